@@ -15,8 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcranker.replies.json import find, fold, value_of
-from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.loose_json import Unreadable, find, fold, value_of
 from mcranker.replies.orders import first_number
 from mcranker.replies.read import integer_under
 from personas import Criterion, Rubric

@@ -1,10 +1,16 @@
-"""BM25 as bm25s computes it, fed with Lucene-like terms.
+"""BM25 as bm25s computes it, fed with Lucene-like terms; and its indexes and runs, kept on disk.
 
 The score of document d for query q is the sum over the terms t of q, repeats included, of
 ``idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean_len))``, where tf is how often t occurs in
 d, ``idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))``, N is the number of documents and df how many
 of them hold t. Lucene keeps a length in one byte, so that its scores, and a few places of its
 rankings, differ a little.
+
+    ROOT/KIND/KEY/          an index or a run; it appears whole or not at all
+        manifest.json       size and SHA-256 of every other file
+
+A key is the SHA-256 of everything that the work depends on. A folder that does not fit its
+manifest is not used. Any of them may be removed at any time; what is missing is made again.
 """
 
 from __future__ import annotations
@@ -12,9 +18,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -24,12 +29,15 @@ import orjson
 from mcranker.errors import ConfigError
 from mcranker.inputs.tokens import tokenize
 from mcranker.logs import safe_logger
+from mcranker.paths import cache_root
+from personas.io.atomic import replacing_folder
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-INDEX_FILE = "index.json"
+INDEX_FILE, RUN_FILE, MANIFEST = "index.json", "run.json", "manifest.json"
+RUNS = "runs"
 # Of bm25s' sparse matrix, with a column for each term: the weights, their documents' places, and
 # where each column starts.
 ARRAYS = ("data", "indices", "indptr")
@@ -41,7 +49,7 @@ _log = safe_logger("mcranker.retrieval.bm25")
 
 
 class Retriever(Protocol):
-    """A search over a corpus: `BM25`, and in a file beside, `LuceneBM25`."""
+    """A search over a corpus: `BM25`, and `mcranker.retrieval.lucene.LuceneBM25`."""
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
         """Return up to `k` documents for each query, in the order of the queries. Blocks."""
@@ -72,10 +80,8 @@ class BM25:
         self.k1 = k1
         self.b = b
         self._doc_ids: list[str] = []
-        started = time.perf_counter()
         pairs = texts.items() if isinstance(texts, Mapping) else texts
         self._terms, self._weights = _build(self._noting_ids(pairs), k1=k1, b=b)
-        _log.info("indexed %d documents in %.2f s", len(self), time.perf_counter() - started)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> BM25:
@@ -198,3 +204,90 @@ def _build(
 
 def _missing(package: str) -> ConfigError:
     return ConfigError(f"BM25 needs the package {package!r}; run: pip install 'mcranker[eval]'")
+
+
+# --- kept work --------------------------------------------------------------------------
+
+
+def default_store() -> Path:
+    """Return the cache's folder: ``first_stage`` in MCRANKER_CACHE or the user's cache folder."""
+    return cache_root() / "first_stage"
+
+
+def digest_of(rows: Iterable[tuple[str, ...]]) -> str:
+    """Return SHA-256 over rows of texts in their order; one pass, nothing is held."""
+    digest = hashlib.sha256()
+    for row in rows:
+        texts = [text.encode("utf-8", "surrogatepass") for text in row]
+        # With the lengths in front, no text can run over into the next one.
+        digest.update(b"".join(len(text).to_bytes(8, "big") for text in texts) + b"".join(texts))
+    return digest.hexdigest()
+
+
+def key_of(parts: Mapping[str, Any]) -> str:
+    """The key of work that depends on `parts`, in any order; its values are those of JSON."""
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def find(root: Path, kind: str, key: str) -> Path | None:
+    """The folder of that work, every byte of it checked; None if it is not there or damaged."""
+    folder = root / kind / key
+    if not (folder / MANIFEST).is_file():
+        return None
+    try:
+        files = orjson.loads((folder / MANIFEST).read_bytes())["files"]
+        damaged = [name for name, about in files.items() if _about(folder / name) != about]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as failure:
+        damaged = [f"{type(failure).__name__}: {failure}"]
+    if damaged:
+        _log.warning("%s is damaged (%s), and is made again", folder, damaged[0])
+        return None
+    return folder
+
+
+def keep(root: Path, kind: str, key: str, write: Callable[[Path], None]) -> Path | None:
+    """Let `write` fill an empty folder, and keep that under `key`."""
+    target = root / kind / key
+    try:
+        # Another process may be first; what it keeps may be in use already.
+        with replacing_folder(target, unless=lambda: find(root, kind, key) is not None) as folder:
+            write(folder)
+            paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+            files = {path.relative_to(folder).as_posix(): _about(path) for path in paths}
+            (folder / MANIFEST).write_bytes(orjson.dumps({"version": 1, "files": files}))
+    except OSError as failure:
+        _log.warning(
+            "cannot keep this work under %s (%s), so it is done again next time; make room, or "
+            "set MCRANKER_CACHE to a folder that can be written to",
+            target.parent,
+            failure.strerror or failure,
+        )
+        return None
+    return target
+
+
+def kept_run(root: Path, key: str) -> Found | None:
+    """Return the run kept under `key`, scores to the last digit; None if there is none."""
+    if (folder := find(root, RUNS, key)) is None:
+        return None
+    try:
+        run = orjson.loads((folder / RUN_FILE).read_bytes())
+    except FileNotFoundError:  # removed by another process just now
+        return None
+    return {
+        query_id: [(doc_id, score) for doc_id, score in documents] for query_id, documents in run
+    }
+
+
+def keep_run(root: Path, key: str, run: Found) -> None:
+    """Keep `run` under `key`, if that is possible."""
+
+    def write(folder: Path) -> None:
+        (folder / RUN_FILE).write_bytes(orjson.dumps(list(run.items())))
+
+    keep(root, RUNS, key, write)
+
+
+def _about(path: Path) -> list[int | str]:
+    with path.open("rb") as file:
+        return [path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()]

@@ -102,8 +102,6 @@ def test_what_was_found_is_kept_unless_told_otherwise(cache: Path) -> None:
     ("arguments", "message"),
     [
         (("mini",), "Missing option '--out'"),
-        (("mini", "--out", "a", "--index", "prebuilt"), "--index goes with --engine pyserini"),
-        (("mini", "--out", "a", "--fields", "flat"), "--fields goes with --engine pyserini"),
         (("mini", "--out", "a", "--b", "1.5"), "1.5 is not in the range 0<=x<=1"),
         (("mini", "--out", "a", "--depth", "0"), "0 is not in the range x>=1"),
     ],

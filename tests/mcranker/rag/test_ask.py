@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +65,6 @@ def test_no_output_replaces_the_index_or_a_file_of_the_documents(
     assert invoke("ask", QUESTION, "--docs", docs, "--out", docs / "new.txt").exit_code == 0
 
 
-def test_json_holds_the_whole_answer(index: Path, pipelines: list[FakePipeline]) -> None:
-    result = invoke("ask", QUESTION, "--index", index, "--output", "json")
-    body = as_json(result)
-    assert (body["status"], body["exit_code"], body["errors"]) == ("ok", 0, [])
-    assert RAGResult.from_dict(body["answer"]).question == QUESTION
-    assert "weak model" in result.stderr
-
-
 def test_options_of_stages_ranker_and_pipeline_reach_it(
     index: Path, pipelines: list[FakePipeline]
 ) -> None:
@@ -106,12 +97,6 @@ def test_another_ranker_leaves_the_options_of_the_presets(
     assert config.answer.style == "extract"
 
 
-def test_one_option_of_the_ranker_changes_and_the_presets_others_stay() -> None:
-    config = PipelineConfig.load("rebel", rerank={"options": {"top_n": 5}})
-    assert config.rerank.options["top_n"] == 5
-    assert config.rerank.options["variant"] == "two_turn"
-
-
 def test_a_shown_preset_is_a_pipeline(
     tmp_path: Path, index: Path, pipelines: list[FakePipeline]
 ) -> None:
@@ -123,19 +108,6 @@ def test_a_shown_preset_is_a_pipeline(
     assert isinstance(config, PipelineConfig)
     changed = PipelineConfig.load("mmr", preset="", retrieval={"mmr": 0.25})
     assert config == changed
-
-
-def test_presets_are_listed() -> None:
-    found = as_json(invoke("ask", "--presets", "--output", "json"))["presets"]
-    assert {"naive", "rebel", "rankrag", "team"} <= {each["name"] for each in found}
-    assert all(each["about"] for each in found)
-
-
-def test_documents_are_indexed_first(tmp_path: Path, pipelines: list[FakePipeline]) -> None:
-    result = invoke("ask", QUESTION, "--docs", tmp_path, "--embedder", "local:minilm")
-    assert result.exit_code == 0, result.stderr
-    assert pipelines[0].index == str(tmp_path)
-    assert pipelines[0].options == {"embedder": "local:minilm"}
 
 
 @pytest.mark.parametrize(
@@ -169,14 +141,6 @@ def test_no_answer_is_an_error_and_the_rest_is_shown(
     assert (result.exit_code, body["status"]) == (1, "error")
     assert body["errors"] == [{"code": "NoAnswer", "message": "no key", "retryable": True}]
     assert len(body["answer"]["passages"]) == 2
-
-
-def test_a_failure_is_one_line_and_an_entry(index: Path, pipelines: list[FakePipeline]) -> None:
-    result = invoke("ask", "fail", "--index", index, "--output", "json")
-    assert result.exit_code == 1
-    assert [each["code"] for each in as_json(result)["errors"]] == ["ConnectionFailed"]
-    assert result.stderr.startswith("mcranker: error: ")
-    assert result.stderr.count("\n") == 1
 
 
 def test_many_answers_are_lines_in_order_with_errors_in_place(
@@ -224,27 +188,6 @@ def test_pages_and_records_are_written(
     assert SENTENCE in out.read_text()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
-def test_a_full_disk_costs_one_file_alone(
-    index: Path, tmp_path: Path, pipelines: list[FakePipeline]
-) -> None:
-    full = tmp_path / "full.json"
-    full.symlink_to("/dev/full")
-    flags: list[str | Path] = ["--save", full, "--output", "json"]
-    result = invoke("ask", QUESTION, "--index", index, *flags)
-    body = as_json(result)
-    assert (result.exit_code, body["answer"]["kind"]) == (1, "answer")
-    assert [each["code"] for each in body["errors"]] == ["OSError"]
-
-
-def test_an_output_is_no_input(index: Path, questions: Path, pipelines: list[FakePipeline]) -> None:
-    flags: list[str | Path] = ["--questions", questions, "--out", questions]
-    result = invoke("ask", "--index", index, *flags)
-    assert result.exit_code == 2
-    assert "would replace an input" in result.stderr
-    assert pipelines == []
-
-
 TURNS = [{"role": "user", "content": "What is BERT?"}, {"role": "assistant", "content": "A model."}]
 
 
@@ -265,14 +208,3 @@ def test_a_conversation_in_a_file_is_asked_whole(
     assert result.exit_code == 0, result.stderr
     whole = f"User: What is BERT? Assistant: A model. User: {QUESTION}"
     assert json.loads(result.stdout)["question"] == whole
-
-
-@pytest.mark.parametrize("messages", [TURNS, [], "text", [{"role": "user"}], [{"role": "x"}]])
-def test_messages_without_a_question_name_their_line(
-    index: Path, tmp_path: Path, pipelines: list[FakePipeline], messages: Any
-) -> None:
-    file = tmp_path / "talk.jsonl"
-    file.write_text(json.dumps({"id": "t", "messages": messages}))
-    result = invoke("ask", "--questions", file, "--index", index)
-    assert result.exit_code == 2 or result.exit_code == 1
-    assert "talk.jsonl:1" in result.stderr

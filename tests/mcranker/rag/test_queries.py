@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import anyio
 import pytest
 
 from mcranker import (
@@ -15,7 +14,6 @@ from mcranker import (
     ChatReply,
     ConfigError,
     ConnectionFailed,
-    RankerConfig,
     UnsupportedCapability,
 )
 from mcranker.rag.config import QueryStage
@@ -44,13 +42,6 @@ async def variants(reply: str | ChatReply, **stage: Any) -> tuple[list[str], tup
     return [text for text, _ in sent(found)[1:]], found.notes
 
 
-async def test_without_a_transform_the_question_is_sent_and_nothing_asked() -> None:
-    asked = Asked([])
-    assert sent(await queries(asked)) == [(QUESTION, "question")]
-    assert sent(await queries_for("q", QueryStage(), None)) == [("q", "question")]
-    assert asked.requests == []
-
-
 async def test_hyde_sends_the_question_then_the_hypothetical_answer() -> None:
     asked = Asked(["BERT reads both ways;\n GPT writes. "])
     found = await queries(asked, transform="hyde")
@@ -62,11 +53,6 @@ async def test_hyde_sends_the_question_then_the_hypothetical_answer() -> None:
     assert asked.shown[0][1] == ("user", QUESTION)
     assert asked.by.usage.total.calls == 1
     assert {key[0] for key in asked.by.usage} == {"transform"}
-
-
-async def test_the_question_can_be_left_out() -> None:
-    found = await queries(Asked(["GPT writes."]), transform="hyde", keep_question=False)
-    assert sent(found) == [("GPT writes.", "hypothetical answer")]
 
 
 @pytest.mark.parametrize("wording", ["naive", "medium", "advanced"])
@@ -127,13 +113,6 @@ async def test_unreadable_sub_queries_leave_the_longer_question() -> None:
     assert "no line in it begins with" in found.notes[0]
 
 
-async def test_too_many_sub_queries_are_cut_and_noted() -> None:
-    asked = Asked([*DECOMPOSED, "COMPOSITE", "query: a\nquery: b\nquery: c"])
-    found = await queries(asked, transform="decomposition", variants=2)
-    assert [text for text, _ in sent(found)] == [QUESTION, "a", "b"]
-    assert found.notes == ("Of 3 sub-queries the first 2 were sent.",)
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -171,11 +150,6 @@ async def test_a_reply_without_queries_leaves_the_question_and_says_so(reply: st
     assert len(asked.requests) == 2
 
 
-async def test_without_repair_turns_an_unreadable_reply_is_one_call() -> None:
-    asked = Asked(["no"], config=RankerConfig(repair_attempts=0))
-    assert len((await queries(asked, transform="variants")).queries) == 1
-
-
 async def test_replies_of_a_megabyte_are_bounded() -> None:
     began = time.process_time()
     for reply in (
@@ -200,12 +174,6 @@ async def test_half_a_query_at_the_end_of_a_cut_reply_is_left_out() -> None:
     assert (await variants(reply))[0] == ["a"]
 
 
-async def test_a_failed_call_leaves_the_question_and_says_so() -> None:
-    found = await queries(Asked([ConnectionFailed("no server")]), transform="hyde")
-    assert sent(found) == [(QUESTION, "question")]
-    assert found.notes == ("The query transform broke off: no server",)
-
-
 async def test_what_was_found_before_a_failure_stays() -> None:
     asked = Asked([*DECOMPOSED, ConnectionFailed("no server")])
     found = await queries(asked, transform="decomposition")
@@ -218,13 +186,6 @@ async def test_what_was_found_before_a_failure_stays() -> None:
 async def test_errors_that_other_calls_would_meet_too_are_raised(error: Exception) -> None:
     with pytest.raises(type(error)):
         await queries(Asked([error]), transform="hyde")
-
-
-async def test_a_deadline_leaves_the_question_and_says_so() -> None:
-    asked = Asked(["never"], deadline=anyio.current_time() - 1)
-    found = await queries(asked, transform="hyde")
-    assert sent(found) == [(QUESTION, "question")]
-    assert "the deadline passed" in found.notes[0]
 
 
 async def test_a_model_without_prompts_is_refused_with_what_to_name() -> None:

@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 
 from mcranker import DirectRanker, InputError, ScriptedChat
-from mcranker.rag import record as module
-from mcranker.rag.record import Citation, Draft, Sentence, SentQuery, SourcePassage, StageRecord
-from mcranker.rag.result import RAGResult
+from mcranker.rag import result as module
+from mcranker.rag.result import (
+    Citation,
+    RAGResult,
+    Sentence,
+    SentQuery,
+    SourcePassage,
+    StageRecord,
+)
 
 CLOTH = "Cloth masks filter few particles, and gaps let more through."
 N95 = "N95 respirators filter 95 percent of fine particles."
@@ -68,7 +74,6 @@ def answered(**changes: Any) -> RAGResult:
         ),
         "queries": (SentQuery(text="which masks?", origin="question"),),
         "passages": passages,
-        "drafts": (Draft(persona="Nurse", failure="it was empty"),),
         "stages": (
             StageRecord(name="rerank", seconds=1, calls=3, reused=1, input_tokens=30, cost=0.5),
             StageRecord(name="answer", seconds=2, calls=1, output_tokens=9, failure="too slow"),
@@ -91,18 +96,6 @@ def test_a_saved_answer_is_read_as_it_was(tmp_path: Path) -> None:
     assert again.ranking.hits[2].why_left_out == "relevance 0 is below min_relevance=0.3"
     assert [each.id for each in again.context] == ["n", "c"]
     assert [each.quote for each in again.citations] == ["respirators filter"]
-
-
-def test_half_a_pair_of_surrogates_deep_in_an_answer_is_saved(tmp_path: Path) -> None:
-    half = "a \ud83d"
-    stage = StageRecord(name="query", notes=(half,))
-    config = {"rerank": {half: [half]}}
-    result = answered(warnings=(half,), models={half: half}, config=config, stages=(stage,))
-    result.save(tmp_path / "a.json")
-    assert RAGResult.load(tmp_path / "a.json") == result
-    assert result.warnings == ("a \ufffd",)
-    assert result.config == {"rerank": {"a \ufffd": ["a \ufffd"]}}
-    assert "a \ufffd" in result.to_html(tmp_path / "a.html")
 
 
 @pytest.mark.parametrize(
@@ -185,15 +178,6 @@ def test_marks_that_overlap_are_one_and_far_quotes_are_shown_in_a_long_passage()
     assert "… 9,800 more characters" in page  # 30,000 - 20,000 - 200 before the quote
 
 
-def test_a_long_draft_is_folded_to_its_beginning() -> None:
-    drafts = (Draft(persona="Nurse", text="n" * 601), Draft(persona="Cook", text="c" * 600))
-    page = answered(drafts=drafts).to_html()
-    assert f"<bdi>{'n' * 300}…</bdi></summary>" in page
-    assert page.count("n" * 601) == 1
-    assert page.count("c" * 600) == 1
-    assert f"{'c' * 300}…" not in page
-
-
 def test_hostile_texts_are_escaped_and_bounded() -> None:
     evil = '</title><script>alert(1)</script><img src=x onerror="x">\u202e'
     long = evil + "w" * 100_000
@@ -208,7 +192,6 @@ def test_hostile_texts_are_escaped_and_bounded() -> None:
         all_citations=(cited, cited.model_copy(update={"verdict": "invented"})),
         queries=(SentQuery(text=long, origin="variant"),) * 300,
         passages=(passage, *left), config={evil: {evil: long}}, warnings=(long,) * 300,
-        drafts=(Draft(persona=long, text=long, passages=(1, 7)),),
         stages=(StageRecord(name="answer", notes=(long,) * 30, failure=long),),
     )  # fmt: skip
     page = result.to_html()
@@ -240,13 +223,3 @@ def test_a_terminal_shows_the_answer_with_numbered_sources(
     assert "Nothing else is known. [no source]" in shown
     took = "written by a model; 2 passages of 3 found; 4 calls, 1 answer from the ledger, 39 tokens"
     assert f"Answer: {took}, $0.50, 3.00 s" in shown
-
-
-@pytest.mark.parametrize("kind", ["none", "abstained", "extract"])
-def test_an_answer_of_each_kind_is_shown(kind: Any) -> None:
-    result = RAGResult(question="?", kind=kind, failure="no model" if kind == "none" else "")
-    said = {"none": "There is no answer: no model", "abstained": "No passage answers the question"}
-    file = io.StringIO()
-    result.show(file=file)
-    for shown in (result.to_html(), file.getvalue()):
-        assert said.get(kind, "no model wrote it") in shown

@@ -10,7 +10,6 @@ import pytest
 
 from beir_eval import BM25, load, tokenize
 from mcranker.errors import ConfigError
-from mcranker.retrieval.bm25 import Retriever
 
 PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
 
@@ -46,35 +45,11 @@ def test_scores_are_those_of_bm25s() -> None:
         assert found == [(doc_id, float(expected[doc_id])) for doc_id, _ in found]
 
 
-def test_k1_and_b_by_hand() -> None:
-    # b = 0: no length; k1 = 2: cat once 1 / (1 + 2) = 1/3, twice 2 / (2 + 2) = 1/2.
-    found = BM25(PETS, k1=2, b=0).search("cat")
-    assert dict(found) == pytest.approx(
-        {"d2": math.log(1.6) / 2, "d1": math.log(1.6) / 3}, rel=1e-5
-    )
-
-
 def test_ties_keep_the_order_of_the_corpus_also_at_the_cut() -> None:
     texts = {f"d{number}": "fish" for number in (5, 3, 9, 1, 7)} | {"best": "fish fish"}
     index = BM25(texts, b=0)
     assert [doc_id for doc_id, _ in index.search("fish")] == ["best", "d5", "d3", "d9", "d1", "d7"]
     assert [doc_id for doc_id, _ in index.search("fish", 3)] == ["best", "d5", "d3"]
-
-
-def test_it_retrieves_for_many_queries_in_their_order() -> None:
-    index: Retriever = BM25(PETS)
-    found = index.retrieve({"q2": "cats and dogs", "q3": "unicorn", "q1": "bird"}, 1)
-    assert list(found) == ["q2", "q3", "q1"]
-    assert {query_id: [doc_id for doc_id, _ in each] for query_id, each in found.items()} == {
-        "q2": ["d2"],
-        "q3": [],
-        "q1": ["d3"],
-    }
-
-
-@pytest.mark.parametrize("query", ["", "the", "unicorn", "?!"])
-def test_a_query_without_known_terms_finds_nothing(query: str) -> None:
-    assert BM25(PETS).search(query) == []
 
 
 @pytest.mark.parametrize("texts", [{}, {"d1": ""}, {"d1": "the", "d2": "..."}])

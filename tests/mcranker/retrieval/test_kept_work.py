@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from mcranker.retrieval import cache as stored
+from mcranker.retrieval import bm25 as stored
+from mcranker.retrieval import index as index_module
+from mcranker.retrieval.index import cached_index
 
 CAT = ("d1", "Cat", "It sleeps.")
 DOG = ("d2", "", "caf\u00e9")
@@ -23,14 +24,6 @@ def fill(folder: Path) -> None:
 
 
 # --- keys
-
-
-def test_a_digest_by_hand() -> None:
-    # Of each document the lengths of id, title and text in UTF-8, eight bytes each, and then
-    # the three: "d2" has 2, "" has 0, and "café" has 5, because of its accent.
-    lengths = bytes([0] * 7 + [2] + [0] * 7 + [0] + [0] * 7 + [5])
-    expected = hashlib.sha256(lengths + b"d2" + b"caf\xc3\xa9").hexdigest()
-    assert stored.digest_of([DOG]) == expected
 
 
 def test_ids_titles_texts_and_their_order_make_the_digest() -> None:
@@ -58,32 +51,11 @@ def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     assert (folder / "below" / "b.txt").read_text() == "more"
     assert stored.find(tmp_path, "indexes", "other") is None
     assert stored.find(tmp_path, "runs", "k") is None
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "fault"),
-    [
-        ("a.bin", b"weighty", "a.bin was changed"),
-        ("a.bin", b"weight", "a.bin has 6 bytes instead of 7"),
-        ("below/b.txt", None, "below/b.txt is missing"),
-        ("manifest.json", b'{"version": 1, "files": {"a.b', "manifest.json is damaged"),
-        ("manifest.json", b"[]", "manifest.json is damaged"),
-        ("manifest.json", b'{"files": {"a.bin": 7}}', "manifest.json is damaged"),
-    ],
-)
-def test_what_is_damaged_is_not_used_and_replaced(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, file: str, content: bytes | None, fault: str
-) -> None:
-    folder = stored.keep(tmp_path, "indexes", "k", fill)
-    assert folder is not None
-    if content is None:
-        (folder / file).unlink()
-    else:
-        (folder / file).write_bytes(content)
+    (folder / "below" / "b.txt").unlink()
     assert stored.find(tmp_path, "indexes", "k") is None
-    assert caplog.messages == [f"{folder} is not used and made again: {fault}"]
     assert stored.keep(tmp_path, "indexes", "k", fill) == folder
-    assert stored.find(tmp_path, "indexes", "k") == folder
+    (folder / "manifest.json").write_bytes(b'{"files": {"a.bin": 7}}')
+    assert stored.find(tmp_path, "indexes", "k") is None
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(
@@ -99,33 +71,11 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     assert "set MCRANKER_CACHE" in caplog.text
 
 
-def test_of_two_at_the_same_time_the_first_one_stays(tmp_path: Path) -> None:
-    def write(folder: Path) -> None:
-        (folder / "a.bin").write_bytes(b"second")
-        stored.keep(tmp_path, "indexes", "k", fill)  # another process is done meanwhile
-
-    folder = stored.keep(tmp_path, "indexes", "k", write)
-    assert folder is not None
-    assert (folder / "a.bin").read_bytes() == b"weights"
-    assert [each.name for each in (tmp_path / "indexes").iterdir()] == ["k"]
-
-
-def test_what_a_dead_process_left_is_removed_after_a_day(tmp_path: Path) -> None:
-    shelf = tmp_path / "indexes"
-    old, young = (shelf / f".{name}.0123456789ab.unfinished" for name in ("old", "young"))
-    for part in (old, young):
-        part.mkdir(parents=True)
-        (part / "a.bin").write_bytes(b"half")
-    os.utime(old, (1, 1))
-    stored.keep(tmp_path, "indexes", "k", fill)
-    assert sorted(each.name for each in shelf.iterdir()) == [young.name, "k"]
-
-
 def test_indexes_that_are_old_or_too_many_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path))
-    monkeypatch.setattr(stored, "BYTES", 250)
+    monkeypatch.setattr(index_module, "BYTES", 250)
     shelf = tmp_path / "indexes"
     shelf.mkdir()
     days = {"used": 31.0, "new": 0.1, "third": 0.5, "many": 2.0, "old": 31.0}
@@ -134,7 +84,7 @@ def test_indexes_that_are_old_or_too_many_are_removed(
         path.write_bytes(bytes(100))
         os.utime(path, (time.time() - age * 86_400,) * 2)
     (shelf / "old.sqlite-journal").touch()
-    assert stored.index_place("used") == shelf / "used.sqlite"
+    assert cached_index("used") == shelf / "used.sqlite"
     assert {each.stem for each in shelf.iterdir()} == {"used", "new", "third"}
 
 
