@@ -130,7 +130,7 @@ RETRIEVE = Verb(
     help="""Find the passages that rankers would get, write them as a TREC run, and measure it.
 
     DATASET is a name of 'beir-eval run --datasets', an id of ir_datasets, or a folder in BEIR
-    format. Indexes and runs are kept by the content of the corpus, so that the next time is quick.
+    format. Runs are kept by the content of the corpus, so that the next time is quick.
     """,
 )
 

@@ -62,7 +62,7 @@ def measures_flag(default: str = "nDCG@10") -> click.Parameter:
 
 def no_cache_flag() -> click.Parameter:
     """``--no-cache``."""
-    text = "Neither take nor keep indexes and first-stage runs in the cache folder."
+    text = "Neither take nor keep first-stage runs in the cache folder."
     return flag("--no-cache", text, is_flag=True)
 
 

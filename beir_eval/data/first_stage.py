@@ -100,8 +100,8 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
     Args:
         dataset: what is searched.
         stage: how.
-        cache: folder where indexes and runs are kept and found again, by the content of corpus
-            and queries, the settings, and the engine's version; True for
+        cache: folder where runs are kept and found again, by the content of corpus and queries,
+            the settings, and the engine's version; True for
             `mcranker.retrieval.bm25.default_store`, None or False for no folder. A run file is
             read again each time.
 
@@ -116,38 +116,30 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
     root = stored.default_store() if cache is True else cache or None
     started = time.perf_counter()
     lucene = Lucene.here() if stage.engine == "pyserini" else None
-    index_key = run_key = ""
-    run = None
+    key, run = "", None
     if root is not None:
-        bm25 = {"k1": float(stage.k1), "b": float(stage.b)}
-        index_key = stored.key_of(
-            {
-                **(
-                    {"engine": lucene.jar.name}
-                    if lucene
-                    else {"engine": "bm25s", **bm25, **versions()}
-                ),
-                "corpus": stored.digest_of(_documents(dataset)),
-            }
-        )
-        queries = stored.digest_of(dataset.queries.items())
-        run_key = stored.key_of(
-            {"index": index_key, "queries": queries, "depth": stage.depth, **bm25}
-        )
-        run = stored.kept_run(root, run_key)
+        parts = {
+            "corpus": stored.digest_of(_documents(dataset)),
+            "queries": stored.digest_of(dataset.queries.items()),
+            "engine": {"pyserini": lucene.jar.name} if lucene else versions(),
+        }
+        parts |= {"depth": stage.depth, "k1": float(stage.k1), "b": float(stage.b)}
+        key = stored.key_of(parts)
+        run = stored.kept_run(root, key)
     if run is not None:
         _log.info("%s: these queries were searched before; their run was kept", dataset.name)
     else:
         with tempfile.TemporaryDirectory(prefix="mcranker-index-") as scratch:
             retriever: Retriever
             if lucene is not None:
-                index = _lucene_index(dataset, lucene, root, index_key, Path(scratch))
-                retriever = LuceneBM25(lucene, index, stage.k1, stage.b)
+                lucene.index(_documents(dataset), Path(scratch))
+                retriever = LuceneBM25(lucene, Path(scratch), stage.k1, stage.b)
             else:
-                retriever = _bm25(dataset, stage, root, index_key)
+                texts = ((doc_id, f"{title} {text}") for doc_id, title, text in _documents(dataset))
+                retriever = BM25(texts, k1=stage.k1, b=stage.b)
             run = retriever.retrieve(dataset.queries, stage.depth)
         if root is not None:
-            stored.keep_run(root, run_key, run)
+            stored.keep_run(root, key, run)
     seconds = time.perf_counter() - started
     _log.info("found documents in %s for %d queries in %.2f s", dataset.name, len(run), seconds)
     return run
@@ -171,34 +163,8 @@ def _installed(package: str) -> dict[str, str]:
     return {}
 
 
-def _bm25(dataset: Dataset, stage: FirstStage, root: Path | None, key: str) -> BM25:
-    kept = stored.find(root, "bm25s", key) if root else None
-    if kept is not None:
-        return BM25.load(kept)
-    index = BM25(_texts(dataset), k1=stage.k1, b=stage.b)
-    if root:
-        stored.keep(root, "bm25s", key, index.save)
-    return index
-
-
-def _lucene_index(
-    dataset: Dataset, lucene: Lucene, root: Path | None, key: str, scratch: Path
-) -> Path:
-    def make(folder: Path) -> None:
-        lucene.index(_documents(dataset), folder)
-
-    found = root and (stored.find(root, "lucene", key) or stored.keep(root, "lucene", key, make))
-    if not found:
-        make(scratch)
-    return found or scratch
-
-
 def _documents(dataset: Dataset) -> Iterator[tuple[str, str, str]]:
     return ((each.id, each.title, each.text) for each in dataset.corpus.values())
-
-
-def _texts(dataset: Dataset) -> Iterator[tuple[str, str]]:
-    return ((doc_id, f"{title} {text}") for doc_id, title, text in _documents(dataset))
 
 
 def _from_file(dataset: Dataset, stage: FirstStage, path: Path) -> Found:

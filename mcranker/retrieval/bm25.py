@@ -1,25 +1,18 @@
-"""BM25 as bm25s computes it, fed with Lucene-like terms; and its indexes and runs, kept on disk.
+"""BM25 as bm25s computes it, fed with Lucene-like terms; and its runs, kept on disk.
 
 The score of document d for query q is the sum over the terms t of q, repeats included, of
 ``idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean_len))``, where tf is how often t occurs in
 d, ``idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))``, N is the number of documents and df how many
 of them hold t. Lucene keeps a length in one byte, so that its scores, and a few places of its
 rankings, differ a little.
-
-    ROOT/KIND/KEY/          an index or a run; it appears whole or not at all
-        manifest.json       size and SHA-256 of every other file
-
-A key is the SHA-256 of everything that the work depends on. A folder that does not fit its
-manifest is not used. Any of them may be removed at any time; what is missing is made again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -30,14 +23,12 @@ from mcranker.errors import ConfigError
 from mcranker.inputs.tokens import tokenize
 from mcranker.logs import safe_logger
 from mcranker.paths import cache_root
-from personas.io.atomic import replacing_folder
+from personas.io.atomic import write_whole
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-INDEX_FILE, RUN_FILE, MANIFEST = "index.json", "run.json", "manifest.json"
-RUNS = "runs"
 # Of bm25s' sparse matrix, with a column for each term: the weights, their documents' places, and
 # where each column starts.
 ARRAYS = ("data", "indices", "indptr")
@@ -82,42 +73,6 @@ class BM25:
         self._doc_ids: list[str] = []
         pairs = texts.items() if isinstance(texts, Mapping) else texts
         self._terms, self._weights = _build(self._noting_ids(pairs), k1=k1, b=b)
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> BM25:
-        """The index that `save` wrote there; its weights stay on disk until they are needed.
-
-        Raises:
-            OSError: a file is missing or cannot be read.
-        """
-        import numpy as np
-
-        folder = Path(folder)
-        about = orjson.loads((folder / INDEX_FILE).read_bytes())
-        terms = {term: place for place, term in enumerate(about["terms"])}
-        # Not by bm25s, whose import takes longer than all searches of a run.
-        weights = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in (ARRAYS if terms else ())
-        }
-        index = cls.__new__(cls)
-        vars(index).update(k1=about["k1"], b=about["b"], _doc_ids=about["documents"])
-        vars(index).update(_terms=terms, _weights=weights)
-        return index
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the index to files in `folder`, which must be there.
-
-        Raises:
-            OSError: they cannot be written.
-        """
-        import numpy as np
-
-        folder = Path(folder)
-        for name, array in self._weights.items():
-            np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        about = {"k1": self.k1, "b": self.b, "documents": self._doc_ids, "terms": [*self._terms]}
-        (folder / INDEX_FILE).write_bytes(orjson.dumps(about))
 
     def __len__(self) -> int:
         return len(self._doc_ids)
@@ -168,7 +123,7 @@ def _best(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
 
 
 def versions() -> dict[str, str]:
-    """Return the programs and tokenizer that an index depends on besides texts and settings."""
+    """Return the programs and tokenizer that a run depends on besides texts and settings."""
     rules = (resources.files("mcranker.inputs") / "tokens.py").read_bytes()
     try:
         packages = {name: metadata.version(name) for name in ("bm25s", "PyStemmer")}
@@ -206,7 +161,7 @@ def _missing(package: str) -> ConfigError:
     return ConfigError(f"BM25 needs the package {package!r}; run: pip install 'mcranker[eval]'")
 
 
-# --- kept work --------------------------------------------------------------------------
+# --- kept runs --------------------------------------------------------------------------
 
 
 def default_store() -> Path:
@@ -229,65 +184,33 @@ def key_of(parts: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def find(root: Path, kind: str, key: str) -> Path | None:
-    """The folder of that work, every byte of it checked; None if it is not there or damaged."""
-    folder = root / kind / key
-    if not (folder / MANIFEST).is_file():
-        return None
-    try:
-        files = orjson.loads((folder / MANIFEST).read_bytes())["files"]
-        damaged = [name for name, about in files.items() if _about(folder / name) != about]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as failure:
-        damaged = [f"{type(failure).__name__}: {failure}"]
-    if damaged:
-        _log.warning("%s is damaged (%s), and is made again", folder, damaged[0])
-        return None
-    return folder
-
-
-def keep(root: Path, kind: str, key: str, write: Callable[[Path], None]) -> Path | None:
-    """Let `write` fill an empty folder, and keep that under `key`."""
-    target = root / kind / key
-    try:
-        # Another process may be first; what it keeps may be in use already.
-        with replacing_folder(target, unless=lambda: find(root, kind, key) is not None) as folder:
-            write(folder)
-            paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-            files = {path.relative_to(folder).as_posix(): _about(path) for path in paths}
-            (folder / MANIFEST).write_bytes(orjson.dumps({"version": 1, "files": files}))
-    except OSError as failure:
-        _log.warning(
-            "cannot keep this work under %s (%s), so it is done again next time; make room, or "
-            "set MCRANKER_CACHE to a folder that can be written to",
-            target.parent,
-            failure.strerror or failure,
-        )
-        return None
-    return target
-
-
 def kept_run(root: Path, key: str) -> Found | None:
     """Return the run kept under `key`, scores to the last digit; None if there is none."""
-    if (folder := find(root, RUNS, key)) is None:
-        return None
+    path = root / f"{key}.json"
     try:
-        run = orjson.loads((folder / RUN_FILE).read_bytes())
-    except FileNotFoundError:  # removed by another process just now
+        digest, _, content = path.read_bytes().partition(b"\n")
+    except FileNotFoundError:
         return None
-    return {
-        query_id: [(doc_id, score) for doc_id, score in documents] for query_id, documents in run
-    }
+    except OSError as failure:
+        _log.warning("%s cannot be read (%s), and is made again", path, failure.strerror)
+        return None
+    if hashlib.sha256(content).hexdigest() != digest.decode(errors="replace"):
+        _log.warning("%s is damaged, and is made again", path)
+        return None
+    return {query: [(doc, score) for doc, score in hits] for query, hits in orjson.loads(content)}
 
 
 def keep_run(root: Path, key: str, run: Found) -> None:
     """Keep `run` under `key`, if that is possible."""
-
-    def write(folder: Path) -> None:
-        (folder / RUN_FILE).write_bytes(orjson.dumps(list(run.items())))
-
-    keep(root, RUNS, key, write)
-
-
-def _about(path: Path) -> list[int | str]:
-    with path.open("rb") as file:
-        return [path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()]
+    content = orjson.dumps(list(run.items()))
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        digest = hashlib.sha256(content).hexdigest().encode()
+        write_whole(root / f"{key}.json", digest + b"\n" + content)
+    except OSError as failure:
+        _log.warning(
+            "cannot keep this run in %s (%s), so it is made again next time; make room, or "
+            "set MCRANKER_CACHE to a folder that can be written to",
+            root,
+            failure.strerror or failure,
+        )

@@ -94,46 +94,24 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return done
 
 
-def test_an_index_is_built_once_whatever_is_asked_of_it(
-    pets: Dataset, builds: list[int], tmp_path: Path
-) -> None:
-    others = replace(pets, queries={"q9": "dog"})
+def test_a_run_is_made_once(pets: Dataset, builds: list[int], tmp_path: Path) -> None:
     first = find(pets, FirstStage(), cache=tmp_path)
-    runs = [
-        find(pets, FirstStage(), cache=tmp_path),
-        find(pets, FirstStage(depth=1), cache=tmp_path),
-        find(others, FirstStage(), cache=tmp_path),
-    ]
+    assert find(pets, FirstStage(), cache=tmp_path) == first
+    assert len(builds) == 1
     assert first == retrieve(pets)
-    assert runs == [first, retrieve(pets, 1), retrieve(others)]
-    assert len(builds) == 1 + 3  # one with the cache, and one for each of the others
 
 
-def test_another_corpus_or_another_version_makes_another_index(
+def test_another_corpus_depth_or_version_makes_another_run(
     pets: Dataset, builds: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = {**pets.corpus, "d3": Document("d3", "A", "fish")}
     find(pets, FirstStage(), cache=tmp_path)
     assert find(replace(pets, corpus=changed), FirstStage(), cache=tmp_path)["q2"] == []
-    assert len(builds) == 2
+    find(pets, FirstStage(depth=1), cache=tmp_path)
+    assert len(builds) == 3
     monkeypatch.setattr(importlib.metadata, "version", lambda package: f"{package} of tomorrow")
     find(pets, FirstStage(), cache=tmp_path)
-    assert len(builds) == 3
-
-
-def test_a_damaged_index_and_a_damaged_run_are_made_again(
-    pets: Dataset, builds: list[int], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = find(pets, FirstStage(), cache=tmp_path)
-    for name in ("run.json", "data.npy"):
-        (file,) = tmp_path.rglob(name)
-        file.write_bytes(file.read_bytes()[:-1] + b"x")
-    assert find(pets, FirstStage(), cache=tmp_path) == run
-    assert len(builds) == 2
-    assert "damaged (run.json)" in caplog.text
-    assert "damaged (data.npy)" in caplog.text
-    find(pets, FirstStage(depth=1), cache=tmp_path)
-    assert len(builds) == 2  # what replaced it is whole
+    assert len(builds) == 4
 
 
 # --- runs from elsewhere

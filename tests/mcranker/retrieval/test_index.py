@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import shutil
@@ -11,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
@@ -25,7 +27,7 @@ from tokenizers import Tokenizer
 from mcranker.errors import ConfigError, InputError
 from mcranker.retrieval import index as index_module
 from mcranker.retrieval.embedders import Embedder
-from mcranker.retrieval.index import Added, Index
+from mcranker.retrieval.index import Index, cached_index
 from mcranker.retrieval.readers import Document, Skipped
 from personas.ranking.usage import UsageTable
 from tests.mcranker.retrieval.words_embedder import WordsEmbedder
@@ -336,6 +338,23 @@ async def test_unknown_chunks_and_no_documents(tmp_path: Path) -> None:
     assert index.chunk("1#1").text == "fine"
     with pytest.raises(ConfigError, match="k=0"):
         await index.search(["x"], 0, "dense")
+
+
+def test_indexes_that_are_old_or_too_many_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path))
+    monkeypatch.setattr(index_module, "BYTES", 250)
+    shelf = tmp_path / "indexes"
+    shelf.mkdir()
+    days = {"used": 31.0, "new": 0.1, "third": 0.5, "many": 2.0, "old": 31.0}
+    for name, age in days.items():
+        path = shelf / f"{name}.sqlite"
+        path.write_bytes(bytes(100))
+        os.utime(path, (time.time() - age * 86_400,) * 2)
+    (shelf / "old.sqlite-journal").touch()
+    assert cached_index("used") == shelf / "used.sqlite"
+    assert {each.stem for each in shelf.iterdir()} == {"used", "new", "third"}
 
 
 # The command
