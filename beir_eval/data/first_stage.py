@@ -118,12 +118,14 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
     lucene = Lucene.here() if stage.engine == "pyserini" else None
     key, run = "", None
     if root is not None:
-        parts = {
+        parts: dict[str, Any] = {
             "corpus": stored.digest_of(_documents(dataset)),
             "queries": stored.digest_of(dataset.queries.items()),
             "engine": {"pyserini": lucene.jar.name} if lucene else versions(),
+            "depth": stage.depth,
+            "k1": float(stage.k1),
+            "b": float(stage.b),
         }
-        parts |= {"depth": stage.depth, "k1": float(stage.k1), "b": float(stage.b)}
         key = stored.key_of(parts)
         run = stored.kept_run(root, key)
     if run is not None:

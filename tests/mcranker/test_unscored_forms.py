@@ -227,17 +227,3 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert [float(line[4]) for line in run] == sorted((float(x[4]) for x in run), reverse=True)
         (row,) = [line.split() for line in outputs["table"].stdout.splitlines() if " b " in line]
         assert row[2:4] == (["-", "2"] if number is None else ["5", "(5)"])
-
-
-def test_a_failed_ranking_stays_without_numbers() -> None:
-    def down(_: ChatRequest) -> str:
-        raise ServerFailed("down")
-
-    model = ScriptedChat(down)
-    with MCRanker(model=model, ledger=None, on_failure="keep_order", **TWO, **CONSTANT) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-    for each in (ranking, ranking.reensemble("rrf"), Ranking.from_dict(ranking.to_dict())):
-        assert [(hit.doc_id, hit.score, hit.relevance) for hit in each] == [
-            (name, None, None) for name in DOCS
-        ]
-        assert not each.was_judged

@@ -157,25 +157,6 @@ def test_many_answers_are_lines_in_order_with_errors_in_place(
     assert "2 of 3 questions not answered; the first, 'q0': no key" in result.stderr
 
 
-def test_estimates_of_all_questions_add_up_and_nothing_is_asked(
-    index: Path, questions: Path, pipelines: list[FakePipeline], tmp_path: Path
-) -> None:
-    out = tmp_path / "out.jsonl"
-    flags: list[str | Path] = [
-        "--questions",
-        questions,
-        "--index",
-        index,
-        "--dry-run",
-        "--out",
-        out,
-    ]
-    result = invoke("ask", *flags)
-    assert "9 calls" in result.stdout  # 3 a question
-    assert not out.exists()
-    assert pipelines[0].deadlines == []
-
-
 def test_pages_and_records_are_written(
     index: Path, tmp_path: Path, pipelines: list[FakePipeline]
 ) -> None:

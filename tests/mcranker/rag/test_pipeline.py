@@ -75,20 +75,6 @@ def test_the_stages_go_in_order_and_are_counted() -> None:
     assert RAGResult.from_dict(result.to_dict()) == result
 
 
-def test_passages_that_the_ranker_leaves_out_never_reach_the_context() -> None:
-    config = changed(
-        query={"transform": "none"},
-        retrieval={"unique": "chunk"},
-        rerank={"options": {"min_relevance": 0.5}, "keep": 1},
-    )
-    with pipeline(config=config) as made:
-        result = made.answer(QUESTION)
-    reasons = {each.id: each.dropped for each in result.passages}
-    assert [each.id for each in result.context] == ["c#1"]
-    assert reasons["b#1"] == "rerank: rank 2, and the first 1 went on"
-    assert "0.2 is below min_relevance=0.5" in reasons["a#1"]
-
-
 @pytest.mark.parametrize("name", ["transform", "score", "answer"])
 def test_a_stage_that_fails_leaves_the_others_with_what_there_is(name: str) -> None:
     with pipeline(scripted(fails={name: ConnectionFailed("no server there")})) as made:

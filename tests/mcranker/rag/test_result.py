@@ -158,26 +158,6 @@ def test_the_page_leads_from_each_sentence_to_its_quote_and_its_rank(tmp_path: P
     assert "retrieval.by" in page
 
 
-def test_marks_that_overlap_are_one_and_far_quotes_are_shown_in_a_long_passage() -> None:
-    text = "a" * 30_000 + "needle and thread" + "z" * 30_000
-    spans = ((30_000, 30_006), (30_003, 30_010))
-    result = RAGResult(
-        question="?", kind="answer", text="x",
-        sentences=(Sentence(text="x", citations=(0, 1)),),
-        passages=(SourcePassage(id="p", document="d", text=text, number=1),),
-        all_citations=tuple(
-            Citation(claim="", passage=1, quote=text[a:b], verdict="found", start=a, end=b)
-            for a, b in spans
-        ),
-    )  # fmt: skip
-    page = result.to_html()
-    assert '<mark id="quote-0">needle and</mark> thread' in page
-    assert page.count('href="#quote-0"') == 4  # of the sentence and of the source, twice each
-    assert page.count("a" * 20_000) == 1
-    assert "a" * 20_001 not in page
-    assert "… 9,800 more characters" in page  # 30,000 - 20,000 - 200 before the quote
-
-
 def test_hostile_texts_are_escaped_and_bounded() -> None:
     evil = '</title><script>alert(1)</script><img src=x onerror="x">\u202e'
     long = evil + "w" * 100_000

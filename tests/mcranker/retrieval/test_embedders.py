@@ -157,21 +157,6 @@ async def test_what_several_ask_for_at_once_is_asked_once(server: Loopback) -> N
     await made.aclose()
 
 
-async def test_batches_are_bounded(server: Loopback) -> None:
-    made = connected(server)
-    await made.embed_passages([str(number) for number in range(32)])
-    await made.embed_passages([f"n{number}" for number in range(100)])
-    assert sorted(len(body["input"]) for body in server.bodies) == [32, 36, 64]
-    server.requests.clear()
-    await made.embed_passages([f"{number} {'long ' * 6000}" for number in range(5)])
-    # 30,000 characters each, and 100,000 are the most.
-    assert sorted(len(body["input"]) for body in server.bodies) == [2, 3]
-    server.requests.clear()
-    await made.embed_passages(["x" * 10**6, "", "\ud800"])
-    assert [len(text) for text in server.bodies[0]["input"]] == [40_000, 1, 1]
-    await made.aclose()
-
-
 async def test_a_service_that_takes_fewer_texts_gets_fewer(server: Loopback) -> None:
     def script(body: Body) -> Reply:
         if (count := len(body["input"])) > 10:
@@ -265,20 +250,6 @@ async def test_vectors_in_other_forms_are_read(server: Loopback, body: Any) -> N
     made = connected(server)
     assert (await made.embed_passages(["a", "b"])).tolist() == [[1.0, 0.0], [0.0, 1.0]]
     await made.aclose()
-
-
-async def test_vectors_of_two_lengths_do_not_mix(server: Loopback) -> None:
-    server.script = lambda body: answer(body, lambda text: [1.0] * len(text))
-    made = connected(server)
-    with pytest.raises(ServerFailed, match="vectors of 1, 2 numbers"):
-        await made.embed_passages(["a", "bc"])
-    await made.embed_passages(["bc"])
-    await made.aclose()
-    later = connected(server)
-    await later.embed_passages(["bc"])
-    with pytest.raises(ServerFailed, match="vectors of 3 numbers, and gave 2 before"):
-        await later.embed_passages(["def"])
-    await later.aclose()
 
 
 async def test_what_passes_is_tried_again_and_what_stays_is_told(server: Loopback) -> None:
@@ -601,12 +572,3 @@ def test_what_cannot_be_is_refused_at_once(
 ) -> None:
     with pytest.raises(error, match=said):
         connect_embedder(spec, **options)
-
-
-async def test_a_hub_without_its_client_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "huggingface_hub")
-    with pytest.raises(ConfigError, match=r"mcranker\[hub\]"):
-        connect_embedder("local:intfloat/e5-small-v2")

@@ -22,14 +22,13 @@ import anyio
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from mcranker.errors import ConfigError, InputError
 from mcranker.retrieval import index as index_module
 from mcranker.retrieval.embedders import Embedder
 from mcranker.retrieval.index import Index, cached_index
+from mcranker.retrieval.index_file import Added
 from mcranker.retrieval.readers import Document, Skipped
-from personas.ranking.usage import UsageTable
 from tests.mcranker.retrieval.words_embedder import WordsEmbedder
 from tests.support.cli_support import invoke
 
@@ -109,21 +108,6 @@ async def test_a_text_is_embedded_once_however_often_it_comes(tmp_path: Path) ->
     assert [name for name, _ in (await index.search(["sky"], 2, "dense"))[0]] == ["c#1", "a#1"]
 
 
-async def test_an_encoder_reads_every_token_of_its_passages(tmp_path: Path) -> None:
-    text = " ".join(f"{n * 7919} §{n}." for n in range(400))  # a token has two characters or so
-    with Index.create(tmp_path / "i", embedder="local:minilm") as index:
-        usage = UsageTable()
-        await index.add([text], usage=usage)
-        ids_ = [index.chunk(f"0#{n}") for n in range(1, len(index) + 1)]
-        path = index.connect().tokenizer  # type: ignore[attr-defined]  # of a TextEmbedder
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    tokens = [len(tokenizer.encode(each.text).ids) for each in ids_]
-    assert max(tokens) <= 256
-    assert usage.total.input_tokens == sum(tokens)
-
-
 @pytest.mark.parametrize(
     "rows", [np.ones((1, 64)), np.full((1, 64), np.nan), np.ones((1, 3)) / 3**0.5]
 )
@@ -141,24 +125,6 @@ async def test_vectors_that_cannot_be_are_refused(
     with pytest.raises(ConfigError, match=r"gave vectors of shape \(1, .*another embedder"):
         await index.add([Document("x", "another")])
     assert len(index) == 3
-
-
-async def test_a_build_that_fails_goes_on_where_it_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_module, "BATCH", 2)
-    documents = [Document(f"d{n}", f"word{n}") for n in range(7)]
-    with pytest.raises(RuntimeError, match="enough"):
-        await make(tmp_path / "i", WordsEmbedder(fails_after=4)).add(documents)
-    embedder = WordsEmbedder()
-    index = make(tmp_path / "i", embedder)
-    assert len(index) == 4
-    done = await index.add(documents)
-    assert (done.added, done.unchanged) == (3, 4)
-    assert embedder.texts == ["word4", "word5", "word6"]
-    assert [await ids(index, f"word{n}", "bm25", 1) for n in range(7)] == [
-        [f"d{n}#1"] for n in range(7)
-    ]
 
 
 BUILD = """
