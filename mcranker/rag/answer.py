@@ -32,12 +32,8 @@ from personas.sanitize import encodable
 if TYPE_CHECKING:
     from mcranker.retrieval.embedders import Embedder
 
-DONT_KNOW = "I don't know."
-"""The text of an answer that abstains without a call."""
-
-EXTRACTS = 3
-"""Sentences of an answer of style ``"extract"``."""
-
+DONT_KNOW = "I don't know."  # the text of an answer that abstains without a call
+EXTRACTS = 3  # sentences of an answer of style "extract"
 _MOST_CLAIMS = 200
 _LONGEST_EXTRACT = 60  # words
 _MOST_CANDIDATES = 2_000  # sentences to choose extracts from
@@ -53,17 +49,7 @@ _ECHO = re.compile(r"\A(?:Question:[^\n]*+\s*+)?Answer:\s*+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, with the claims whose citations are to be checked.
-
-    Attributes:
-        text: the answer; empty if there is none.
-        kind: as in `RAGResult`.
-        sentences: the answer in sentences; a claim's text is one of them.
-        claims: in the order of the sentences.
-        seen: how many passages of the context the writer saw, from the first.
-        notes: what a reader should know, one sentence each.
-        failure: why there is no answer.
-    """
+    """An answer from the first `seen` passages, with the claims that its sentences are."""
 
     text: str = ""
     kind: Literal["answer", "extract", "abstained", "none"] = "none"
@@ -164,8 +150,7 @@ class _Writer:
 
 
 async def _with_room(
-    passages: Sequence[SourcePassage],
-    write: Callable[[Sequence[SourcePassage]], Awaitable[Answer]],
+    passages: Sequence[SourcePassage], write: Callable[[Sequence[SourcePassage]], Awaitable[Answer]]
 ) -> Answer:
     """Write from all passages, or from the first half of them while they are too long."""
     seen = passages

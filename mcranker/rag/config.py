@@ -18,9 +18,7 @@ from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import Key, keys_of, needed_models, sentences_of, shared_keys
 from personas.io.lines import read_text
 
-LONGEST_FILE = 1_000_000
-"""Bytes of a pipeline's file."""
-
+LONGEST_FILE = 1_000_000  # bytes of a pipeline's file
 LIMITS = (
     *("max_calls", "max_cost", "deadline", "batch", "concurrency", "query_concurrency", "timeout"),
     *("requests_per_minute", "tokens_per_minute", "temperature", "seed", "cache_variant"),

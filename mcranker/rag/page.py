@@ -19,9 +19,7 @@ from personas.report.terminal import MARKS
 
 BOUNDS = {"text": 2000, "line": 1000, "name": 200, "rows": 200}
 """Characters and rows that are shown around the passages."""
-SNIPPET = 600
-"""Characters of a passage that is not in the context."""
-
+SNIPPET = 600  # characters of a passage that is not in the context
 KINDS = {
     "answer": "written by a model",
     "extract": "sentences of the passages, no model wrote it",

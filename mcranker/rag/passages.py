@@ -41,9 +41,7 @@ from personas.ranking.types import Passage, Query
 from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
 
-LONGEST_SENT = 2_000
-"""Characters of a query that a model wrote; the rest is cut off."""
-
+LONGEST_SENT = 2_000  # characters of a query that a model wrote; the rest is cut off
 # Of a reply without its thoughts.
 _TEXT_TOKENS = 256
 _CLASS_TOKENS = 16
@@ -59,8 +57,7 @@ _WORD = re.compile(r"\S+")
 
 Origin = Literal["question", "hypothetical answer", "variant", "rephrased", "sub-query"]
 Source = Literal["bm25", "dense"]
-Hits: TypeAlias = list[tuple[str, float]]
-"""Chunk id and score, best first."""
+Hits: TypeAlias = list[tuple[str, float]]  # chunk id and score, best first
 
 
 ChunkLike: TypeAlias = Chunk | SourcePassage

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import (
-    AsyncIterable,
-    Iterable,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -36,13 +31,7 @@ from mcranker.rag.passages import (
     likely_passages,
     queries_for,
 )
-from mcranker.rag.result import (
-    AnswerDone,
-    AnsweredQuestion,
-    EmitAnswer,
-    RAGEvent,
-    RAGResult,
-)
+from mcranker.rag.result import AnswerDone, AnsweredQuestion, EmitAnswer, RAGEvent, RAGResult
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.rankers.keys import check_names, keys_of
 from mcranker.retrieval.bm25 import digest_of, key_of

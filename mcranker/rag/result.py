@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 StageName = Literal["query", "retrieval", "rerank", "context", "answer", "citations"]
 Verdict = Literal["found", "misattributed", "stitched", "invented"]
 
-LONGEST_FILE = 100_000_000
-"""Bytes of a saved answer."""
+LONGEST_FILE = 100_000_000  # bytes of a saved answer
 
 
 class _Record(BaseModel):

@@ -26,12 +26,8 @@ from typing import Any, Final, NamedTuple
 
 from mcranker.replies.prose import gives_another, is_example
 
-LONGEST = 100_000
-"""Characters that a reply may have, thinking aside: some 25,000 tokens."""
-
-CUT: Final = object()
-"""Marks a value that the reply breaks off in, or right after."""
-
+LONGEST = 100_000  # characters that a reply may have, thinking aside: some 25,000 tokens
+CUT: Final = object()  # marks a value that the reply breaks off in, or right after
 _THINKING = ("<think>", "</think>")
 _LANGUAGE = re.compile(r"\A[a-zA-Z]*\s*")
 _BRACES_OF_PROSE = re.compile(r"\{[^{}:\"']+\}")
@@ -107,12 +103,7 @@ class Found:
 
 
 def find(text: str, key: str) -> Found:
-    """Find the value under `key`, without regard to case, space and underscore.
-
-    Raises:
-        Unreadable: there is no such object or key, the key occurs several times with
-            different values, the reply breaks off before the value's end, or it is too long.
-    """
+    """Find the one value under `key`, without regard to case, space and underscore."""
     body = answer_of(text)
     if body.startswith("```"):
         body = _LANGUAGE.sub("", body.lstrip("`"), count=1).removesuffix("```").rstrip()

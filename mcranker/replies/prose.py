@@ -55,8 +55,7 @@ _EXAMPLE = re.compile(
     re.IGNORECASE,
 )
 _NEAR = 100
-_HIGHEST = 100
-"""Numbers above the largest scale are a year or a count, not a score."""
+_HIGHEST = 100  # numbers above the largest scale are a year or a count, not a score
 
 
 def is_example(before: str) -> bool:

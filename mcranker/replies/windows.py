@@ -22,12 +22,8 @@ from personas import Criterion, Rubric
 
 TOP_RELEVANCE = 10
 TOP_PROPERTY = 5
-WEIGHT = 0.5
-"""Of each property, in all experiments of REBEL's authors."""
-
-MOST_PROPERTIES = 40
-"""Most properties that a window of passages is scored by."""
-
+WEIGHT = 0.5  # of each property, in all experiments of REBEL's authors
+MOST_PROPERTIES = 40  # most properties that a window of passages is scored by
 RELEVANCE = "Relevance"
 
 _HEAVIEST = 2.0  # then a property counts as much as relevance does
@@ -159,8 +155,7 @@ class PassageScores:
     own_sum: float | None
 
 
-ABSENT = PassageScores(0, None, None)
-"""Scores of a passage that a list leaves out."""
+ABSENT = PassageScores(0, None, None)  # scores of a passage that a list leaves out
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,21 +18,15 @@ from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 
-SECONDS = 60
-"""To read one file."""
-
-MEMORY = 2_000_000_000
-"""Bytes of the process, where the operating system can limit them."""
-
+SECONDS = 60  # to read one file
+MEMORY = 2_000_000_000  # bytes of the process, where the operating system can limit them
 MOST_PAGES = 10_000
 MOST_CHARACTERS = 20_000_000
 LARGEST_PDF = 500_000_000
 LARGEST_HTML = 50_000_000
 
 OFFICE = (".docx", ".pptx", ".xlsx", ".epub")
-ENDINGS = (".html", ".htm", ".xhtml", ".pdf", *OFFICE)
-"""Endings of files whose text is taken out."""
-
+ENDINGS = (".html", ".htm", ".xhtml", ".pdf", *OFFICE)  # endings of files whose text is taken out
 _GUESSED = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r"),
     *("gb18030", "big5", "cp932", "euc_jp", "cp949"),

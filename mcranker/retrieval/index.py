@@ -19,14 +19,7 @@ from mcranker.logs import safe_logger
 from mcranker.paths import cache_root
 from mcranker.retrieval.chunks import SENTENCE_TOKENS, Chunk, ChunkKind, chunks_of
 from mcranker.retrieval.embedders import Embedder, TextEmbedder, connect_embedder
-from mcranker.retrieval.index_file import (
-    Added,
-    IndexFile,
-    Scored,
-    Vectors,
-    embedded_text,
-    key_of,
-)
+from mcranker.retrieval.index_file import Added, IndexFile, Scored, Vectors, embedded_text, key_of
 from mcranker.retrieval.readers import OnSkip, Skipped, Source, read_documents
 from mcranker.runtime.bridge import Bridge
 
@@ -38,9 +31,7 @@ By = Literal["bm25", "dense"]
 BATCH = 512
 """Chunks that are embedded at a time, and written; of a longer document, all of its chunks."""
 
-SECONDS = 0.5
-"""After which a batch ends, so that an interrupt is heard."""
-
+SECONDS = 0.5  # after which a batch ends, so that an interrupt is heard
 DAYS, BYTES = 30, 5_000_000_000
 """An index in the cache that was not used for so long is removed, and the oldest of more bytes in
 all; but none that was used within a day."""

@@ -35,15 +35,9 @@ from mcranker.runtime.forks import abandon, renew_in_child
 Vectors: TypeAlias = NDArray[np.float32]
 Scored: TypeAlias = list[tuple[str, float]]
 
-PATIENCE = 60.0
-"""Seconds to wait for another process that writes."""
-
-VERSION = 3
-"""The form of an index, and of the chunks in it."""
-
-MOST_WORDS = 1_000
-"""Different words of a query that are searched for; the rest is left out."""
-
+PATIENCE = 60.0  # seconds to wait for another process that writes
+VERSION = 3  # the form of an index, and of the chunks in it
+MOST_WORDS = 1_000  # different words of a query that are searched for; the rest is left out
 _APPLICATION_ID = 0x4D435249  # "MCRI"
 _SCHEMA = (
     "CREATE TABLE about (name TEXT PRIMARY KEY, value)",
@@ -253,9 +247,7 @@ class IndexFile:
     # --- documents ----------------------------------------------------------------------
 
     def write(
-        self,
-        documents: Mapping[str, tuple[bytes, Sequence[Chunk]]],
-        vectors: Mapping[bytes, bytes],
+        self, documents: Mapping[str, tuple[bytes, Sequence[Chunk]]], vectors: Mapping[bytes, bytes]
     ) -> Added:
         """Write documents: id -> digest and chunks, with the vectors of their texts by key."""
         added, replaced, rows = 0, 0, list[Any]()

@@ -56,12 +56,8 @@ LARGEST_FILE = 100_000_000
 """Bytes of a text that is one document. JSON may have 1,000 MB; JSONL, CSV and TSV any size, 64 MB
 a line; see `mcranker.retrieval.extract` for PDF, HTML and Office."""
 
-LONGEST_NAME = 1_000
-"""Characters of a document's id, and of its title."""
-
-CORPUS = "corpus.jsonl"
-"""The file of a BEIR folder that is read."""
-
+LONGEST_NAME = 1_000  # characters of a document's id, and of its title
+CORPUS = "corpus.jsonl"  # the file of a BEIR folder that is read
 _SAMPLE = 1_000_000  # bytes by which an encoding is guessed
 _HEADING = re.compile(r"^#[ \t]+(\S.{0,200})", re.MULTILINE)
 _HEADS = frozenset(map(fold, (*TEXT_KEYS, *QUERY_KEYS)))

@@ -102,13 +102,6 @@ async def test_not_knowing_is_abstaining(reply: str, kind: str) -> None:
     assert (await answered(reply)).kind == kind
 
 
-async def test_an_echo_of_the_question_is_no_part_of_the_answer() -> None:
-    assert (await answered(f"Question: {QUESTION}\n\nAnswer: A task. So.")).text == "A task. So."
-    asked = Asked([f"Question: {QUESTION}\nAnswer:", "A task."], stage="answer")
-    answer = await write_answer(QUESTION, context(*TEXTS), stage("rebel"), asked.by)
-    assert (answer.text, len(asked.requests)) == ("A task.", 2)
-
-
 @pytest.mark.parametrize("style", [*STYLES, "extract"])
 async def test_an_empty_context_abstains_without_a_call(style: str) -> None:
     asked = Asked([], stage="answer")
@@ -188,16 +181,6 @@ async def test_a_reply_that_was_cut_gives_its_whole_claims() -> None:
     assert "cut" in answer.notes[0]
     answer = await answered(ChatReply("One two", finish_reason="length"), max_tokens=9)
     assert answer.notes == ("The answer was cut at 9 tokens.",)
-
-
-async def test_claims_are_bounded_and_odd_numbers_name_no_passage() -> None:
-    many = [{"Claim": f"c{number}", "Passage": number} for number in range(300)]
-    answer = await answered(claims(*many), "cited")
-    assert len(answer.claims) == 200
-    assert "200" in answer.notes[0]
-    odd = [-1, True, None, 1.5, "two", "[2]", 10**9, {"a": 1}]
-    answer = await answered(claims(*({"Claim": "c", "Passage": each} for each in odd)), "cited")
-    assert [each.passage for each in answer.claims] == [0, 0, 0, 0, 0, 2, 0, 0]
 
 
 # Extracts

@@ -86,17 +86,6 @@ def test_options_of_stages_ranker_and_pipeline_reach_it(
     assert made.options == {"max_calls": 9, "model": "openai:x"}
 
 
-@pytest.mark.parametrize("named", [["--ranker", "setwise"], ["-o", "rerank.ranker=setwise"]])
-def test_another_ranker_leaves_the_options_of_the_presets(
-    index: Path, pipelines: list[FakePipeline], named: list[str]
-) -> None:
-    invoke("ask", QUESTION, "--index", index, "--preset", "rebel", "--no-answer", *named)
-    config = pipelines[0].config
-    assert isinstance(config, PipelineConfig)
-    assert (config.rerank.ranker, config.rerank.options) == ("setwise", {})
-    assert config.answer.style == "extract"
-
-
 def test_a_shown_preset_is_a_pipeline(
     tmp_path: Path, index: Path, pipelines: list[FakePipeline]
 ) -> None:

@@ -81,10 +81,7 @@ class Model(ScriptedChat):
             return '{"Identities": ["Nurse", "Engineer"], "Reason": "-"}'
         if stage == "criteria":
             return json.dumps(
-                {
-                    "Criteria": [{"Criterion": "a", "Explanation": "b", "Weight": 100}],
-                    "Reason": "-",
-                }
+                {"Criteria": [{"Criterion": "a", "Explanation": "b", "Weight": 100}], "Reason": "-"}
             )
         if stage == "score" and request.tag.persona == "REBEL":
             # Five properties of 2, half a point each: 5 beside the relevance.

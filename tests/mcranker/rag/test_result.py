@@ -11,15 +11,7 @@ from typing import Any
 import pytest
 
 from mcranker import DirectRanker, InputError, ScriptedChat
-from mcranker.rag import result as module
-from mcranker.rag.result import (
-    Citation,
-    RAGResult,
-    Sentence,
-    SentQuery,
-    SourcePassage,
-    StageRecord,
-)
+from mcranker.rag.result import Citation, RAGResult, Sentence, SentQuery, SourcePassage, StageRecord
 
 CLOTH = "Cloth masks filter few particles, and gaps let more through."
 N95 = "N95 respirators filter 95 percent of fine particles."
@@ -123,19 +115,6 @@ def test_what_is_no_answer_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(InputError):
         RAGResult.load(tmp_path / "a.json")
-
-
-def test_an_answer_too_large_to_be_read_again_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result = answered()
-    result.save(tmp_path / "a.json")
-    monkeypatch.setattr(module, "LONGEST_FILE", 1000)
-    with pytest.raises(InputError, match="at most 1,000 bytes are read again"):
-        result.save(tmp_path / "b.json")
-    with pytest.raises(InputError, match="longer than 1,000 bytes"):
-        RAGResult.load(tmp_path / "a.json")
-    assert not (tmp_path / "b.json").exists()
 
 
 def test_the_page_leads_from_each_sentence_to_its_quote_and_its_rank(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from mcranker.serve.mcp import mcp_server
 from mcranker.serve.settings import load_settings
 from tests.mcranker.rag.fake_pipeline import SENTENCE, FakePipeline, service
 from tests.support import serving
-from tests.support.cli_support import invoke
 from tests.support.serving import KEY, until_so
 
 QUESTION = {"question": "What is NSP?"}
@@ -135,19 +134,6 @@ def test_the_file_has_a_table_of_the_pipeline(
     assert made.index == str(tmp_path / "papers.index")
     assert (made.config.preset, made.config.answer.style) == ("rebel", "extract")
     assert made.options == {"max_calls": 50}
-
-
-def test_flags_of_the_command_choose_index_and_pipeline(pipelines: list[FakePipeline]) -> None:
-    flags = ["--index", "papers.index", "--preset", "rebel", "-o", "retrieval.documents=5"]
-    result = invoke("serve", "--check", *flags, "-o", "max_calls=9", "--team-size", "4")
-    assert result.exit_code == 0, result.stderr
-    made = pipelines[0]
-    assert isinstance(made.config, PipelineConfig)
-    assert (made.config.preset, made.config.retrieval.documents) == ("rebel", 5)
-    assert "team_size" not in made.config.rerank.options  # of another ranker
-    assert made.options == {"max_calls": 9}
-    result = invoke("serve", "--check", "--preset", "rebel")
-    assert (result.exit_code, "--index" in result.stderr) == (2, True)
 
 
 async def test_mcp_answers_with_checked_citations() -> None:

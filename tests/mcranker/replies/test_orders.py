@@ -10,13 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import (
-    ChatRequest,
-    Ranking,
-    ReplyError,
-    ScriptedChat,
-    SetwiseRanker,
-)
+from mcranker import ChatRequest, Ranking, ReplyError, ScriptedChat, SetwiseRanker
 from mcranker.rankers.sorts import RankGPTRanker
 from mcranker.replies.loose_json import LONGEST, Unreadable
 from mcranker.replies.orders import read_choice, read_order

