@@ -12,8 +12,15 @@ guessed at:
 - A quote ends a text only where the next key, item or bracket follows.
 - What the end of the reply leaves open is `CUT`, with a number or text that nothing follows.
 
-Prose around the object may take it back, see `mcranker.replies.prose`. Reading takes time in
-proportion to the reply's length.
+An object among prose is the answer unless
+
+- the words right before it call it something else: ``The format is {"Score": 0}``, ``not {...}``;
+- the prose after it gives another number as the answer: ``{"Score": 7}, or 8``, a line that
+  holds a number alone or ends in one after a colon, ``the score should be 8``, ``I would say 8``;
+- the prose before it gives another number as the final answer: ``My answer is 8: {"Score": 0}``.
+
+Numbers that prose mentions otherwise, in "3 of 12 trials" or "from 0 to 10", do not count. Reading
+takes time in proportion to the reply's length.
 """
 
 from __future__ import annotations
@@ -23,8 +30,6 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
-
-from mcranker.replies.prose import gives_another, is_example
 
 LONGEST = 100_000  # characters that a reply may have, thinking aside: some 25,000 tokens
 CUT: Final = object()  # marks a value that the reply breaks off in, or right after
@@ -66,6 +71,45 @@ _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\\'|\\|"')
 _WHOLE = re.compile(r"(-?\d++)(?:\.0*+)?+(?:[eE][+-]?0++)?", re.ASCII)
 _REAL = re.compile(r"-?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?\d++)?", re.ASCII)
 _WORDS = {"null": None, "none": None, "true": True, "false": False}
+_NAMED = {
+    name: value
+    for value, name in enumerate(
+        "zero one two three four five six seven eight nine ten".split()  # noqa: SIM905 - readable
+    )
+}
+_SAID = r"(-?\d++(?:[.,]\d++)*+\w*+|[\u00bc-\u00be\u2150-\u215e])"
+_SAID_OR_WORD = rf"(-?\d++(?:[.,]\d++)*+\w*+|(?:{'|'.join(_NAMED)})\b(?!\s+of\b))"
+_LINKS = (
+    r"(?:\s++(?:is|was|be|would|should|will|must|of|now|then|therefore|thus|rather|actually|really|"
+    r"honestly|at|as|an?|about|around|to|it|its|still|this|that|the|passage|text|with)\b)*+"
+    r"\s*+[:=]?+[\s*_\"'`(\[<]*+"
+)
+_ANSWER = r"(?:answer|score|rating|relevance|grade|verdict)s?\b"
+_NO_RANGE = r"(?!\s*+(?:to|-|\u2013|\u2014|through)\s*+\d)"
+_OUT_OF = r"(?:/|(?:out\s++)?of\b)\s*+(\d{1,4})\b"
+_TAIL = rf"[*_\"'`)\]}}]*+[ \t]*+(?:{_OUT_OF}[ \t]*+)?"
+_SAID_END = r"(?:[.!;,]|\n|\Z)"
+_CLAIMS = (
+    re.compile(rf"\b{_ANSWER}{_LINKS}{_SAID_OR_WORD}{_NO_RANGE}", re.IGNORECASE),
+    re.compile(rf"\b(?:give|rate|say|meant?)\b{_LINKS}{_SAID}{_TAIL}{_SAID_END}", re.IGNORECASE),
+    re.compile(rf"[:=]\s*+[*_\"'`(\[]*+(\d++)(?![.,]?\d){_TAIL}[.!;,]?(?:\n|\Z)", re.IGNORECASE),
+    re.compile(rf"^[ \t*_\"'`(\[>-]*+{_SAID}{_TAIL}[.!;,]?[ \t]*+$", re.IGNORECASE | re.MULTILINE),
+    re.compile(rf"\A[^\w\n]*+[^\n\d.!?]{{0,40}}?{_SAID}{_TAIL}{_SAID_END}", re.IGNORECASE),
+)
+_FINAL_CLAIM = re.compile(
+    rf"\b(?:my|final|overall|total|real|actual|correct)\s++(?:\w{{1,20}}\s++)?{_ANSWER}{_LINKS}"
+    rf"{_SAID_OR_WORD}{_NO_RANGE}",
+    re.IGNORECASE,
+)
+_SCALE = re.compile(rf"(?<!\s)\s*+{_OUT_OF}", re.IGNORECASE)
+_EXAMPLE = re.compile(
+    r"\b(?:(?:format|form|template|schema|structure)\s+(?:is|was|would be|should be|must be|looks "
+    r"like)|(?:for )?example|for instance|e\.g\.|such as|instead of|rather than|not|never|nor)"
+    r"[\s,:`*\"'(]*+(?:json)?+[\s`]*+\Z",
+    re.IGNORECASE,
+)
+_BEFORE = 100
+_HIGHEST = 100  # numbers above the largest scale are a year or a count, not a score
 
 
 class Unreadable(ValueError):
@@ -95,7 +139,7 @@ class Found:
 
     def confirm(self, key: str, numbers: Collection[int], top: int) -> None:
         """Check that nothing else in the reply gives other `numbers`, of 0 to `top`."""
-        if gives_another(self.before, self.after, numbers, top):
+        if _gives_another(self.before, self.after, numbers, top):
             raise Unreadable("what is written around the JSON object gives another answer.")
         under = _numbers_under(key, self.mended)
         if under.count(None) > 1 or not set(under) <= {None, *numbers}:
@@ -204,6 +248,29 @@ def _objects(body: str) -> tuple[list[Any], list[str], bool]:
             data = data or None
         objects.append(data)
     return objects, [*prose, body[end:]], mended
+
+
+def is_example(before: str) -> bool:
+    """True if the words before an object say that it is an example, or not the answer."""
+    return _EXAMPLE.search(before[-_BEFORE:]) is not None
+
+
+def _gives_another(before: str, after: str, numbers: Collection[int], top: int) -> bool:
+    """True if the prose gives another number than the object's `numbers`, 0 to `top`."""
+    scale = _SCALE.match(after)
+    if scale and int(scale.group(1)) == top:
+        after = after[scale.end() :]
+    elif scale or after[:1].isdigit():
+        return True
+    claims = [claim for pattern in _CLAIMS for claim in pattern.finditer(after)]
+    claims += _FINAL_CLAIM.finditer(before)
+    said = {_value(claim.group(1)) for claim in claims}
+    return not all(value in numbers or (value or 0) > _HIGHEST for value in said)
+
+
+def _value(number: str) -> int | None:
+    """The whole number that is written, or None for any other."""
+    return int(number) if number.isdecimal() and len(number) < 5 else _NAMED.get(number.lower())
 
 
 def _next_object(body: str, place: int) -> int:

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mcranker.replies.loose_json import Unreadable, answer_of
-from mcranker.replies.prose import is_example
+from mcranker.replies.loose_json import Unreadable, answer_of, is_example
 from mcranker.replies.scoring import label_masses
 
 _WORD = r"(?=[^\W\d])(?i:passages?|documents?|docs?|texts?|candidates?|identifiers?)[\s#:]++"

@@ -105,13 +105,13 @@ def passage(name: str, text: str) -> SourcePassage:
 
 def test_whole_passages_until_the_next_would_pass_the_limit() -> None:
     texts = {"a": "one two three", "b": "four five", "e": " \n", "c": "six seven", "d": "eight"}
-    context = context_of([passage(*each) for each in texts.items()], ContextStage(limit=6))
-    # 3 + 2 = 5 of 6 words; 5 + 2 = 7 would pass; d would fit, and comes after the end.
+    context = context_of([passage(*each) for each in texts.items()], ContextStage(limit=5))
+    # 3 + 2 = 5 words fit; 5 + 2 = 7 would pass; d comes after the end.
     assert [(each.id, each.number) for each in context.kept] == [("a", 1), ("b", 2)]
     assert {each.id: each.dropped for each in context.passages if not each.number} == {
         "e": "context: it is empty",
-        "c": "context: with its 2 words the context would have 7, and 6 is the limit",
-        "d": "context: the limit of 6 words was reached before it",
+        "c": "context: with its 2 words the context would have 7, and 5 is the limit",
+        "d": "context: the limit of 5 words was reached before it",
     }
     assert not context.notes
 
