@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import sqlite3
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -127,34 +125,6 @@ async def test_no_vector_is_paid_twice(server: Loopback, folder: Path) -> None:
     assert len(server.requests) == 3
     await second.aclose()
     await other.aclose()
-
-
-async def test_what_several_ask_for_at_once_is_asked_once(server: Loopback) -> None:
-    """Also of two event loops; and one who gives up takes nothing from the other."""
-    begun, go_on = threading.Event(), threading.Event()
-
-    async def script(body: Body) -> Reply:
-        begun.set()
-        await asyncio.to_thread(go_on.wait, 10)
-        return answer(body)
-
-    server.script = script
-    made = connected(server)
-    gone = asyncio.ensure_future(made.embed_passages(["a"]))
-    await asyncio.to_thread(begun.wait, 10)
-
-    async def last() -> Any:
-        return await made.embed_passages(["a"])
-
-    others = [asyncio.ensure_future(made.embed_passages(["a"])) for _ in range(2)]
-    elsewhere = asyncio.ensure_future(asyncio.to_thread(asyncio.run, last()))
-    await asyncio.sleep(0)
-    gone.cancel()
-    go_on.set()
-    for each in (*others, elsewhere):
-        assert (await each)[0] == pytest.approx([0.6, 0, 0.8], abs=1e-3)
-    assert len(server.requests) == 1
-    await made.aclose()
 
 
 async def test_a_service_that_takes_fewer_texts_gets_fewer(server: Loopback) -> None:
@@ -285,18 +255,6 @@ async def test_a_budget_is_kept(server: Loopback) -> None:
     # 0.02 dollars for a million tokens, of which a tenth was known.
     usage = Usage(calls=1, input_tokens=1_000_000, cached_input_tokens=100_000)
     assert cost("embed:text-embedding-3-small", usage) == pytest.approx(0.018)
-
-
-async def test_where_no_vector_can_be_kept_it_goes_on_without(
-    server: Loopback, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("MCRANKER_VECTORS", __file__)  # no folder
-    made = connected(server)
-    assert (await made.embed_passages(["a"])).shape == (1, 3)
-    assert (await made.embed_passages(["a", "b"])).shape == (2, 3)
-    await made.aclose()
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "MCRANKER_VECTORS" in caplog.text
 
 
 @pytest.mark.parametrize(
