@@ -27,7 +27,6 @@ from mcranker import (
     ServerFailed,
 )
 from mcranker.inputs.trec import read_trec
-from mcranker.integrations.reranking import explanation
 from mcranker.serve.answering import headers_of, meta_of, scores_of, warnings_of
 from tests.support.cli_support import invoke, scripted
 from tests.support.comparing import shown_in
@@ -154,17 +153,10 @@ def of_a_run(ranking: Ranking, folder: Path) -> Shown:
     return [doc_id for doc_id, _ in listed], None if below else numbers["b"], imputed
 
 
-def of_an_explanation(ranking: Ranking) -> Shown:
-    why = {hit.doc_id: explanation(ranking, hit) for hit in ranking}
-    assert (why["b"]["score"] is None) == (why["b"]["relevance"] is None)
-    return list(why), why["b"]["score"], why["b"].get("imputed", {}).get("Ann")
-
-
 FORMS: tuple[Callable[[Ranking], Shown], ...] = (
     of_hits,
     read_again,
     combined_again,
-    of_an_explanation,
 )
 
 

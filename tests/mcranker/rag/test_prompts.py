@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import pytest
-
-from personas import PromptError, PromptSet
+from personas import PromptSet
 from personas.templates import OPTIONAL_PROMPTS
 
 from .asked import rendered
@@ -55,13 +52,3 @@ def test_questions_and_answers_forge_no_part_of_a_prompt() -> None:
             )
             assert headings == [], prompt
             assert "<|im_end|>" not in turn.text
-
-
-def test_a_folder_replaces_one_prompt_and_is_checked(tmp_path: Path) -> None:
-    PromptSet.load("paper").save(tmp_path / "own")
-    (tmp_path / "own" / "rag_hyde.txt").write_text("Guess: {{question}}")
-    (turn,) = PromptSet.load(tmp_path / "own")["rag_hyde"].render({"question": "who?"})
-    assert turn.text == "Guess: who?"
-    (tmp_path / "own" / "rag_hyde.txt").write_text("Guess.")
-    with pytest.raises(PromptError, match=r"rag_hyde\.txt: misses the placeholder \{\{question"):
-        PromptSet.load(tmp_path / "own")

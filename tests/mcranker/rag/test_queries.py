@@ -105,13 +105,6 @@ async def test_what_is_neither_simple_nor_composite_is_taken_as_simple_and_noted
     assert [note[:36] for note in found.notes] == ["The question was taken as a simple o"]
 
 
-async def test_unreadable_sub_queries_leave_the_longer_question() -> None:
-    asked = Asked([*DECOMPOSED, "COMPOSITE", "none", "none"])
-    found = await queries(asked, transform="decomposition")
-    assert sent(found) == [(QUESTION, "question"), (LONGER, "rephrased")]
-    assert "no line in it begins with" in found.notes[0]
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -147,11 +140,6 @@ async def test_a_reply_without_queries_leaves_the_question_and_says_so(reply: st
     assert sent(found) == [(QUESTION, "question")]
     assert found.notes[0].startswith("The query transform broke off: scripted:function gave an")
     assert len(asked.requests) == 2
-
-
-async def test_half_a_query_at_the_end_of_a_cut_reply_is_left_out() -> None:
-    reply = ChatReply(text="query: a\nquery: who ma", finish_reason="length")
-    assert (await variants(reply))[0] == ["a"]
 
 
 async def test_what_was_found_before_a_failure_stays() -> None:

@@ -116,25 +116,6 @@ def test_scores_that_are_refused(reply: str) -> None:
         read_score(reply, key="Score", top=10)
 
 
-@pytest.mark.parametrize(
-    ("reply", "problem"),
-    [
-        ("Good.", "it is not one JSON object."),
-        ('{"Rating": 7}', 'the key "Score" is missing.'),
-        ('{"Score": 11}', "11 is not an integer from 0 to 10."),
-        ('{"Score": "' + "é" * 100 + '"}', "... is not an integer from 0 to 10."),
-        ('{"Score": [7]}', "a list is not an integer from 0 to 10."),
-        ('{"Score": 3, "Score": 8}', '"Score" stands there more than once, with different values.'),
-        ('{"Score": 5 or 6}', 'it is not clear JSON: the number under "Score" is in doubt.'),
-    ],
-)
-def test_problems_are_said_in_words_for_the_model(reply: str, problem: str) -> None:
-    with pytest.raises(Unreadable) as caught:
-        read_score(reply, key="Score", top=10)
-    assert str(caught.value).endswith(problem)
-    assert len(str(caught.value)) < 120
-
-
 def test_a_bare_number_of_a_reply_that_was_cut_does_not_count() -> None:
     with pytest.raises(Unreadable, match="cut"):
         read_score("1", key="Score", top=10, cut=True)

@@ -113,27 +113,6 @@ def test_documents_that_lucene_left_out_are_noticed(tmp_path: Path) -> None:
         fake(tmp_path, "answer('{}')").index(CORPUS, tmp_path)
 
 
-def test_a_run_of_lucene_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lucene = fake(
-        tmp_path,
-        f"with open({str(tmp_path / 'tasks')!r}, 'a') as file: print(job['task'], file=file)\n"
-        "if job['task'] == 'index':\n"
-        "    folder = pathlib.Path(job['index']); folder.mkdir()\n"
-        "    (folder / 'segments').write_text('weights')\n"
-        "    answer('{\"documents\": 200}')\n"
-        "else:\n"
-        "    (pathlib.Path(job['index']) / 'segments').read_text()\n"
-        "    answer(json.dumps({'run': [[query, []] for query, _ in job['queries']]}))\n",
-    )
-    monkeypatch.setattr(Lucene, "here", lambda: lucene)
-    dataset = load("mini")
-    for depth, cache in ((5, tmp_path), (5, tmp_path), (6, tmp_path), (6, None)):
-        run = find(dataset, FirstStage("pyserini", depth=depth), cache=cache)
-        assert list(run) == list(dataset.queries)
-    tasks = (tmp_path / "tasks").read_text().split()
-    assert tasks == ["index", "search"] * 3
-
-
 # --- what has to be installed
 
 
