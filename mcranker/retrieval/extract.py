@@ -121,11 +121,11 @@ def _pdf(path: Path) -> tuple[str, str]:
         document = pypdfium2.PdfDocument(path)
         if len(document) > MOST_PAGES:
             raise _Unreadable(f"{len(document):,} pages; {MOST_PAGES:,} are read at most")
-        pages: list[str] = []
+        pages, size = list[str](), 0
         for page in document:
             pages.append(page.get_textpage().get_text_range())
             page.close()
-            if sum(map(len, pages)) > MOST_CHARACTERS:
+            if (size := size + len(pages[-1])) > MOST_CHARACTERS:
                 break
         title = document.get_metadata_value("Title")
     except pypdfium2.PdfiumError as error:
