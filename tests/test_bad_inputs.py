@@ -59,7 +59,6 @@ beir-eval fuse run.trec run2.trec --out - => /dev/stdout
 beir-eval fuse run.trec run2.trec --out o.trec.gz => leave out '.gz'
 beir-eval report runs --level nan => nan
 mcranker compare "runs/scifact/DIRECT(0,10)" first-stage --passages 0 => 0
-personas report runs --out o --processes {BIG} => {BIG}
 # --- words that are none ---
 mcranker rnk => rnk
 mcranker rank => QUERY

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from beir_eval.answers.report import build_answer_report, render_answer_report
-from beir_eval.measures.anova import Anova
+from beir_eval.experiment.run_folder import find_runs
+from beir_eval.report.build import build_report
+from beir_eval.report.forms import render_html
 from tests.mcranker.cli.test_cli_process import environment
 from tests.support.loopback import Answer, Body, Reply, completion, openai_error, serve_in_thread
 
@@ -132,17 +133,13 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 def page(folder: Path) -> str:
     """The report without seconds, which no two runs have alike."""
-    report = build_answer_report(folder)
-    rows = [
-        replace(
-            row,
-            folder=Path(),
-            metrics=row.metrics.model_copy(update={"seconds": None, "characters_per_second": None}),
-        )
-        for row in report.rows
-    ]
-    assert isinstance(report.analysis, Anova)
-    return render_answer_report(replace(report, rows=tuple(rows)))
+    for path in folder.glob("*/metrics.json"):
+        metrics = json.loads(path.read_text())
+        path.write_text(json.dumps({**metrics, "seconds": None, "characters_per_second": None}))
+    report = build_report(find_runs([folder], pipelines=True))
+    assert report.sections[0].analysis is not None
+    sections = (replace(report.sections[0], changed=()),)
+    return render_html(replace(report, sections=sections))
 
 
 def test_a_grid_killed_five_times_pays_nothing_twice(place: Path) -> None:

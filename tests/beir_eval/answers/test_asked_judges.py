@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from beir_eval.answers.judges import JUDGES, Answered, AnswerJudge, nugget_measures
+from beir_eval.answers.judges import JUDGES, Answered, AnswerJudge
 from beir_eval.answers.judging import judges_of
 from beir_eval.answers.questions import Question
 from mcranker import AuthenticationFailed, ConnectionFailed
@@ -76,22 +76,6 @@ async def test_grades_come_with_notes(name: str, grade: int, value: float) -> No
 async def test_a_grade_out_of_its_scale_is_missing(grade: Any) -> None:
     reply = json.dumps({"evaluation_notes": "", "relevance_score": grade})
     assert (await judge("relevance", [reply, reply]).judge(ANSWER)).value is None
-
-
-def test_nuggets_are_measured_as_in_trec_rag() -> None:
-    # Three vital facts: 1, 0.5 and 0; two others: 1 and 0.5.
-    measures = nugget_measures(
-        [True, True, True, False, False], ["support", "partial", "no", "support", "partial"]
-    )
-    assert measures == {
-        "vital": pytest.approx(1.5 / 3),
-        "vital_strict": pytest.approx(1 / 3),
-        "all": pytest.approx(3 / 5),
-        "all_strict": pytest.approx(2 / 5),
-        "weighted": pytest.approx((1.5 + 0.5 * 1.5) / 4),
-        "weighted_strict": pytest.approx((1 + 0.5 * 1) / 4),
-    }
-    assert nugget_measures([False], ["support"])["vital"] is None
 
 
 async def test_nuggets_take_two_calls() -> None:

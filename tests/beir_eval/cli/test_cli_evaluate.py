@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from beir_eval import BeirEvalError, RunError, write_trec
 from beir_eval.cli.evaluate import command
 from beir_eval.experiment.run_folder import Metrics
-from beir_eval.report.numbers import NOTHING
+from beir_eval.report.tables import NOTHING
 from tests.support.report_runs import change
 from tests.support.run_folders import folder_of, make_run_folders
 
