@@ -226,18 +226,3 @@ def test_the_first_stage_has_its_name_where_that_tells_rows_apart(tmp_path: Path
     made(tmp_path / "b", labels=[BM25, DIRECT])
     section = only(report_on(tmp_path / "b"))
     assert [row.label for row in section.rows] == [FIRST_STAGE, BM25, DIRECT]
-
-
-def test_a_run_without_a_label_has_the_name_of_the_paper(tmp_path: Path) -> None:
-    made(tmp_path, suite=no_suite, labels=["direct", "mcranker", "mine"])
-    for ranker in ("direct", "mcranker"):
-        manifest = folder_of(tmp_path, "scifact", ranker) / "manifest.json"
-        change(manifest, RunManifest, ranker=ranker, config={"scale": 10})
-    report = report_on(tmp_path, baseline="direct")
-    assert [row.label for row in only(report).rows] == [BM25, DIRECT, "MCRanker", "mine"]
-    assert only(report).baseline == DIRECT
-    assert report_on(tmp_path, baseline=DIRECT) == report
-    # With labels for answers, the highest score is another: No is 0, Yes is 1.
-    manifest = folder_of(tmp_path, "scifact", "direct") / "manifest.json"
-    change(manifest, RunManifest, config={"scale": 10, "labels": ["No", "Yes"]})
-    assert only(report_on(tmp_path)).rows[1].label == "DIRECT(0,1)"

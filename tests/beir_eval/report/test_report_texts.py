@@ -12,11 +12,10 @@ from markdown_it import MarkdownIt
 
 from beir_eval.experiment.run_folder import Metrics, Percentiles, RunCost, ScoreCounts, TieBounds
 from beir_eval.report import forms as texts
-from beir_eval.report import tables as numbers
 from beir_eval.report.forms import render_html, render_json, render_latex, render_markdown
 from beir_eval.report.tables import NOTHING
 from tests.support.report_runs import DIRECT, ONE, TWO, change, made, report_on
-from tests.support.run_folders import fig2, folder_of, make_run_folders, set_values
+from tests.support.run_folders import folder_of, make_run_folders, set_values
 
 NASTY = r"a_b*c|d & 100% #1 $x^2$ ~ <b>`{\cmd}` [y](z) \\"
 
@@ -156,19 +155,6 @@ def test_every_form_says_first_who_judged(tmp_path: Path, *, weak: bool) -> None
         assert not any("too small to follow" in text for text in (*texts, str(data)))
 
 
-def test_figures_are_files_where_there_are_some(tmp_path: Path) -> None:
-    made(tmp_path, labels=["a", "b"], suite=fig2)
-    report = report_on(tmp_path)
-    text = render_markdown(report)
-    assert "](" not in text
-    assert "The paper's figure, in words: number of recruits: best at 2, then drops." in text
-    with_file = render_markdown(report, figures={"fig2": "fig2.svg"})
-    assert "![Number of recruits](<fig2.svg>)" in with_file
-    tex = render_latex(report, figures={"fig2": "fig2.svg"})
-    assert r"\includesvg[width=\linewidth]{fig2.svg}" in tex
-    assert r"\includesvg" not in render_latex(report)
-
-
 def test_markdown_shows_labels_as_they_are(tmp_path: Path) -> None:
     made(tmp_path, labels=[DIRECT, "x"])
     path = folder_of(tmp_path, "scifact", "x") / "manifest.json"
@@ -242,19 +228,3 @@ def test_the_same_folders_make_the_same_bytes_wherever_they_lie(tmp_path: Path) 
         )
     assert forms[0] == forms[1]
     assert all(str(tmp_path) not in text for text in forms[0])
-
-
-def test_numbers_as_text() -> None:
-    assert [numbers.measure_text(each) for each in (0.67891, 1.0, 0.0, -0.0, None)] == [
-        *("0.679", "1.000", "0.000", "0.000", NOTHING)
-    ]
-    signed = [numbers.gain_text(each) for each in (0.012, -0.0045, -0.00001, 0.0, None)]
-    assert signed == ["+0.012", "\N{MINUS SIGN}0.004", "0.000", "0.000", NOTHING]
-    assert numbers.interval(-0.01, 0.02, signed=True) == "\N{MINUS SIGN}0.010 to +0.020"
-    assert numbers.interval(0.5, 0.625) == "0.500 to 0.625"
-    assert [numbers.p_text(each) for each in (0.0, 0.00099, 0.001, 0.0321, 1.0, None)] == [
-        *("<0.001", "<0.001", "0.001", "0.032", "1.000", NOTHING)
-    ]
-    assert [numbers.mark(each) for each in (0.0099, 0.01, 0.0499, 0.05, None)] == [
-        *("‡", "†", "†", "", "")
-    ]
