@@ -66,47 +66,29 @@ class Interval:
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a measure for one system.
+    """The values of a measure for one system."""
 
-    Attributes:
-        of: query id -> value as ranked or judged. A query that failed has the lowest one.
-        measure: its name.
-        total: the measure over all queries, where that is not their mean.
-        lots: query id -> value with ties drawn by lot, of the queries that have ties.
-        lots_known: False if nothing is known of ties.
-        open: query id -> lowest and highest value that missing scores could have given; a query
-            without any value is in no mean, but in both cases of it.
-        failed: query id -> why it has no result.
-        empty: judged queries without a result, which count as empty lists.
-        undefined: queries for which the measure has no value; they are in no mean.
-        missing: scores, comparisons or verdicts that did not come, of those `asked` for.
-        unit: their name in the plural.
-        cut: queries of which passages were cut to fit the model.
-        depth: passages a query that were ranked, at most; None if not known.
-        judge: the model that made the judgements; empty for people and for words.
-        own: True if that model is also the system's.
-        scale: lowest and highest value of the measure.
-        runs: means of repetitions.
-    """
-
-    of: Mapping[str, float]
+    of: Mapping[str, float]  # query id -> value as ranked; of one that failed the lowest
     measure: str = ""
-    total: float | None = None
+    total: float | None = None  # the measure over all queries, where that is not their mean
+    # Query id -> value with ties drawn by lot, of the queries that have ties.
     lots: Mapping[str, float] = field(default_factory=dict)
-    lots_known: bool = True
+    lots_known: bool = True  # False if nothing is known of ties
+    # Query id -> lowest and highest value that missing scores could have given; a query without
+    # any value is in no mean, but in both cases of it.
     open: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
-    empty: int = 0
-    undefined: int = 0
-    missing: int = 0
-    asked: int = 0
-    unit: str = "scores"
-    cut: int = 0
-    depth: int | None = None
-    judge: str = ""
-    own: bool = False
+    failed: Mapping[str, str] = field(default_factory=dict)  # query id -> why it has no result
+    empty: int = 0  # other judged queries without a result, which count as empty lists
+    undefined: int = 0  # queries for which the measure has no value; they are in no mean
+    missing: int = 0  # scores, comparisons or verdicts that did not come
+    asked: int = 0  # scores, comparisons or verdicts in all
+    unit: str = "scores"  # their name in the plural
+    cut: int = 0  # queries of which passages were cut to fit the model
+    depth: int | None = None  # passages a query that were ranked, at most; None if not known
+    judge: str = ""  # the model that made the judgements; empty for people and for words
+    own: bool = False  # that model is also the system's
     scale: tuple[float, float] = (-math.inf, math.inf)
-    runs: tuple[float, ...] = ()
+    runs: tuple[float, ...] = ()  # means of repetitions
 
     @property
     def mean(self) -> float | None:

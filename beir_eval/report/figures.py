@@ -1,4 +1,4 @@
-"""Figures of reports as SVG: means with their intervals, lines over a number, one judge by another.
+"""Figures of reports as SVG: means with their intervals, and one judge by another.
 
 A figure is a file of its own that also fits into a page. A pointer over a point shows its numbers.
 """
@@ -26,7 +26,7 @@ SERIES = 8
 THEIRS = SERIES
 """Series of values of a paper: drawn hollow."""
 
-_EDGE, _NAME, _TICK, _ROW, _APART = 16.0, 14.0, 13.0, 26.0, 19.0
+_EDGE, _NAME, _TICK, _ROW = 16.0, 14.0, 13.0, 26.0
 _WHISKERS = "Ties drawn by lot. Whiskers: 95% confidence interval of the mean over queries."
 _Lines = Sequence[tuple[str, Sequence[tuple[float | str, Values]]]]
 
@@ -37,8 +37,7 @@ def render_svg(
     """Return the figure as SVG; the same figure gives the same file, byte for byte."""
     drawing, title = Drawing(width), figure.note.title
     drawing.text(_EDGE, 33, cut_to(title, width - 2 * _EDGE, 16), size=16, bold=True, full=title)
-    draw = _draw_lines if figure.note.kind == "line" else _draw_rows
-    bottom = draw(drawing, figure.lines, 56.0, measure, figure.note.x_label)
+    bottom = _draw_rows(drawing, figure.lines, 56.0, measure, figure.note.x_label)
     if not embedded:
         bottom += 22
         drawing.text(_EDGE, bottom, _WHISKERS, size=_TICK, tone="muted")
@@ -152,44 +151,6 @@ def _draw_rows(drawing: Drawing, groups: _Lines, top: float, scale: str, x_label
     words = f"{scale}, {x_label}" if x_label else scale
     drawing.text(left, y + 29, cut_to(words, width - _EDGE - left, _NAME), full=words)
     return y + 33
-
-
-def _draw_lines(drawing: Drawing, lines: _Lines, top: float, scale: str, x_label: str) -> float:
-    """Draw values over numbers; return where the drawing ends."""
-    drawing.text(_EDGE, top + 4, cut_to(scale, drawing.width / 2, _TICK), size=_TICK)
-    ticks = _value_ticks([of for _, points in lines for _, of in points])
-    room = min(160.0, max(width_of(name, _NAME) for name, _ in lines) + 4)
-    left, right, top = 70.0, drawing.width - _EDGE - room - 28, top + 22
-    bottom = top + max(300.0, _APART * len(lines))
-    numbers = sorted({float(x) for _, points in lines for x, _ in points})
-    y_at = partial(scaled, between=ticks, onto=(bottom, top))
-    x_ticks = numbers if len(numbers) <= 12 else nice_ticks(numbers, 9)
-    ends = (x_ticks[0], x_ticks[-1] if len(x_ticks) > 1 else x_ticks[0] + 1)
-    x_at = partial(scaled, between=ends, onto=(left + 30, right - 30))
-    drawing.rules(ticks, y_at, (left, right))
-    drawing.path([(left, bottom), (right, bottom)], "axis")
-    for tick in x_ticks:
-        drawing.path([(x_at(tick), bottom), (x_at(tick), bottom + 5)], "axis")
-        number = _number(tick)
-        drawing.text(x_at(tick), bottom + 19, number, size=_TICK, anchor="middle", tone="muted")
-    words = cut_to(x_label, right - left, _NAME)
-    drawing.text((left + right) / 2, bottom + 40, words, anchor="middle", full=x_label)
-    heights = []
-    for series, (name, points) in enumerate(lines):
-        # Points of one number are side by side, so that their intervals do not cover each other.
-        aside = 4.0 * (series - (len(lines) - 1) / 2)
-        places = [(x_at(float(x)) + aside, y_at(of.by_lot or 0.0)) for x, of in points]
-        drawing.path(places, f"line s{series % SERIES}{' dashed' if series >= SERIES else ''}")
-        for (across, height), (x, of) in zip(places, points, strict=True):
-            low, high = y_at(of.interval.low), y_at(of.interval.high)
-            drawing.whisker((across, low), (across, high), series)
-            drawing.dot(across, height, series, _title(f"{name}, {_at(x)}", of))
-        heights.append(places[-1][1])
-    for series, at in enumerate(spread(heights, _APART, top, bottom)):
-        name = lines[series][0]
-        drawing.dot(right + 20, at, series)
-        drawing.text(right + 29, at + 4.5, cut_to(name, room, _NAME), full=name)
-    return bottom + (46 if x_label else 26)
 
 
 class Mark(NamedTuple):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import other_server
@@ -17,7 +16,6 @@ from beir_eval.report.model import TableCell
 from mcranker.inputs.trec import Run, with_ties
 from personas.ensembles import Rule
 
-_Read = TypeVar("_Read")
 Qrels = Mapping[str, Mapping[str, int]]
 
 
@@ -27,7 +25,7 @@ class Loader:
     def __init__(self, measure: str) -> None:
         self.measure = measure
         self._kept: dict[Path, TableCell] = {}
-        self._files: dict[tuple[str, str], Any] = {}
+        self._qrels: dict[str, Qrels] = {}
 
     def of_first_stage(self, data: DataFolder) -> TableCell:
         """The first stage's run."""
@@ -52,7 +50,10 @@ class Loader:
         file = folder.path / ("run.trec" if ranked else "first_stage.trec")
         read = ranked.run if ranked else data.first_stage
         run = read() if file.exists() else None
-        metrics, qrels, name = folder.metrics(), self._read(data, data.qrels), self.measure
+        metrics, name, content = folder.metrics(), self.measure, data.manifest.content
+        if content not in self._qrels:  # folders of the same content share them
+            self._qrels[content] = data.qrels()
+        qrels = self._qrels[content]
         judged = judged_share(name)
         if absent := [
             each for each in (name, *[judged] * (run is not None)) if each not in metrics.per_query
@@ -103,14 +104,6 @@ class Loader:
             metrics.means.get(judged),
         )
         return self._kept[folder.path]
-
-    def _read(self, data: DataFolder, read: Callable[[], _Read]) -> _Read:
-        """Read a file of `data` once; folders of the same content share it."""
-        key = (data.manifest.content, read.__name__)
-        if key not in self._files:
-            self._files[key] = read()
-        found: _Read = self._files[key]
-        return found
 
 
 def flawed(

@@ -130,11 +130,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a section: values over a number for lines, else by name."""
+    """A figure of a section: values by a number or by name, in groups."""
 
     note: FigureNote  # its kind and words
     lines: tuple[tuple[str, tuple[tuple[float | str, Values], ...]], ...]
-    """Name and points of every line, or of every group of rows."""
+    """Name and points of every group."""
     paper: str = ""  # the paper's words on its own figure
 
 
