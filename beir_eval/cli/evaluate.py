@@ -151,7 +151,6 @@ def _record(
                 {"measure": measure, **flaw._asdict()}
                 for measure, of in values.items()
                 for flaw in of[name].flaws()
-                if flaw.kind != "few"
             ],
         }
         for name, each in evaluations.items()
@@ -192,7 +191,9 @@ def _show(console: Console, record: Mapping[str, Any]) -> None:
             line = f"{run['run']}: {count} no results (taken as an empty list): {shown}"
             console.print(Text(plain(line)), style="yellow", soft_wrap=True)
     for run in runs:
-        said = dict.fromkeys(f"{run['run']}: {each['said']}." for each in run["flaws"])
+        # Queries without results are in the lines above.
+        flaws = (each["said"] for each in run["flaws"] if each["kind"] != "empty")
+        said = dict.fromkeys(f"{run['run']}: {each}." for each in flaws)
         for line in said:
             console.print(Text(plain(line)), style="yellow", soft_wrap=True)
     for measure in record["measures"] if "baseline" in record else ():

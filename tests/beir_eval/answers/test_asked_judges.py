@@ -87,13 +87,6 @@ async def test_nuggets_take_two_calls() -> None:
     assert found.parts["nuggets"][1] == {"nugget": "two", "vital": False, "support": "no"}
 
 
-async def test_support_of_other_numbers_is_missing() -> None:
-    facts = json.dumps({"Nuggets": [{"Nugget": "next", "Importance": "vital"}]})
-    wrong = json.dumps({"Support": {"1": "support", "2": "no"}})
-    found = await judge("nuggets", [facts, wrong, wrong]).judge(ANSWER)
-    assert (found.value, found.undefined) == (None, False)
-
-
 async def test_a_team_judges_by_criteria_for_the_question_and_its_calls_are_counted() -> None:
     model, usage = scripted(lambda request: '{"Score": 7}'), UsageTable()
     async with judges_of(["team"], model=model, ledger=None, usage=usage) as judges:

@@ -126,13 +126,6 @@ def test_answers_of_other_programs_are_read(tmp_path: Path) -> None:
         read_answers(tmp_path / "a.json")
 
 
-@pytest.mark.parametrize("context", [5, {"a": 1}, [["a"]], ["a", {"title": "b"}]])
-def test_a_context_that_holds_no_texts_is_refused(context: object, tmp_path: Path) -> None:
-    row = {"question": "Why?", "answer": "So.", "context": context}
-    with pytest.raises(DatasetError, match=r'a\.jsonl:1: "context" holds .*write a list of texts'):
-        read_answers(lines(tmp_path / "a.jsonl", row))
-
-
 def summed_up(values: list[Judgement], judge: str) -> JudgeMetrics:
     return judge_metrics(
         [[(str(place), {judge: each}) for place, each in enumerate(values)]], judge
@@ -224,9 +217,3 @@ def test_the_command_judges_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept = [json.loads(line)["judgements"] for line in out.read_text().splitlines()]
     assert kept[0]["answer_similarity"] == {"value": 4.0}
     assert "not one JSON object" in kept[1]["answer_similarity"]["why"]
-
-
-def test_a_question_that_is_passed_over_changes_no_id(tmp_path: Path) -> None:
-    records = [{"question": "One?", "keep": False}, {"question": "Two?"}]
-    found = read_questions(lines(tmp_path / "q.jsonl", *records))
-    assert [(each.id, each.text) for each in found] == [("2", "Two?")]

@@ -184,7 +184,7 @@ def test_ties_depth_and_a_judging_model_are_said() -> None:
     assert equal["means"]["nDCG@10"] == 1.0
     assert equal["by_lot"]["nDCG@10"] == pytest.approx(0.7103, abs=0.05)
     assert equal["compared"]["nDCG@10"]["difference"] == pytest.approx(0.0794, abs=0.05)
-    assert [each["kind"] for each in equal["flaws"]] == ["model"]
+    assert [each["kind"] for each in equal["flaws"]] == ["model", "few"]
 
 
 def test_a_run_folder_says_which_queries_failed(tmp_path: Path) -> None:
@@ -194,4 +194,4 @@ def test_a_run_folder_says_which_queries_failed(tmp_path: Path) -> None:
     qrels = str(folder_of(out, "scifact", "first stage") / "qrels.tsv")
     args = [str(path), "--qrels", qrels, "--output", "json"]
     found = json.loads(CliRunner().invoke(command, args).stdout)["evaluation"]["runs"][0]
-    assert [each["kind"] for each in found["flaws"]] == ["failed"]
+    assert [each["kind"] for each in found["flaws"]] == ["failed", "few"]

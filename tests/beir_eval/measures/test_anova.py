@@ -39,13 +39,6 @@ def test_p_and_omega_squared_of_the_paper_follow_from_its_f(term: str) -> None:
     assert row.omega_one_way == pytest.approx(omega, abs=1e-4)
 
 
-def test_with_all_observations_omega_squared_is_smaller() -> None:
-    ss, df, f, _, _ = PAPER["augmentation"]
-    row = effect("augmentation", ss, df, RESIDUAL, 96)
-    assert row.f == pytest.approx(f, rel=1e-3)  # its SS has four digits
-    assert row.omega == pytest.approx(0.7220, abs=1e-3)  # 2 · 124.7 / (2 · 124.7 + 96)
-
-
 def test_a_table_worked_out_by_hand() -> None:
     # Two by two with two observations a cell; the grand mean is 5. Means of a: 3 and 7, of b: 4
     # and 6, of the cells 2, 4, 6, 8: SS(a) = 8 · 2² = 32, SS(b) = 8 · 1² = 8, the interaction 0,
