@@ -209,12 +209,13 @@ def some_of(names: Iterable[str], longest: int = _NAME) -> str:
 
 
 def notes(section: Section) -> tuple[str, ...]:
-    """Return the sentences below the tables of a section."""
-    cells = list(section.cells())
-    ranked = [(row, cell) for row, _, cell in cells if row.models]
-    manifests = [(row.label, each.manifest) for row, each in ranked if each.manifest]
+    """Return the sentences below the tables of a section of rankers."""
+    cells = [(f"{row.label} on {column.name}", row, cell) for row, column, cell in section.cells()]
+    manifests = [(row.label, x.manifest) for _, row, x in cells if row.models and x.manifest]
+    metrics = [cell.metrics for _, row, cell in cells if row.models and cell.metrics]
+    rankers, columns = [row for row in section.rows if row.models], section.columns
     said = []
-    if rankers := [row for row in section.rows if row.models]:
+    if rankers:
         labels_of = _grouped((row.models, row.label) for row in rankers)
         parts = (f"{names} ({', '.join(labels)})" for names, labels in labels_of.items())
         one = len(labels_of) == 1
@@ -230,57 +231,43 @@ def notes(section: Section) -> tuple[str, ...]:
         f"{', '.join(labels)}."
         for weight, labels in shares.items()
     ]
+    said += _reasons(metrics)
+    times = Counter(column.data.dataset for column in columns if column.data)
     listed = {
         "Foreign runs were ranked by other programs and are measured here, to the same depth": [
-            f"{row.label} on {column.name} ({note.file}, SHA-256 {note.sha256[:12]}"
+            f"{name} ({note.file}, SHA-256 {note.sha256[:12]}"
             f"{''.join(f'; {each}' for each in note.oddities)})"
-            for row, column, cell in cells
+            for name, _, cell in cells
             if cell.manifest and (note := cell.manifest.foreign)
         ],
         "Not run here, with the paper's numbers alone, and in no comparison": [
             row.label for row in section.rows if row.not_run and set(row.not_run) != {None}
         ],
-    }
-    said += _listed(listed)
-    said += _reasons([cell.metrics for _, cell in ranked if cell.metrics])
-    listed = {
         "Fewer recruits were named than asked for": [
-            f"{row.label} on {column.name} ({whole(number)} of {len(cell.values.of):,} queries)"
-            for row, column, cell in cells
+            f"{name} ({whole(number)} of {len(cell.values.of):,} queries)"
+            for name, row, cell in cells
             if row.models and cell.metrics and (number := cell.metrics.short_teams)
         ],
+        "No averages, with different depths, queries or settings": [
+            name for name, count in times.items() if count > 1
+        ],
+        "Fewer queries or passages than in the paper, whose numbers are of another experiment": [
+            column.name
+            for column in columns
+            if section.has_paper
+            and column.data
+            and column.paper_queries is not None
+            and (column.data.queries < column.paper_queries or column.data.depth < paper.DEPTH)
+        ],
+        "Answers not of the provider whose names the models have, and not priced": sorted(
+            {host for _, each in manifests if (host := other_server(each))}
+        ),
     }
-    said += _listed(listed)
-    judges = {column.judge or "people" for column in section.columns}
+    said += [f"{what}: {', '.join(names)}." for what, names in listed.items() if names]
+    judges = {column.judge or "people" for column in columns}
     if len(judges) > 1:
         said.append(f"No averages: judged by {' and by '.join(sorted(judges))}.")
-    times = Counter(column.data.dataset for column in section.columns if column.data)
-    if several := [name for name, count in times.items() if count > 1]:
-        names = ", ".join(several)
-        said.append(f"No averages: {names} is here with different depths, queries or settings.")
-    smaller = [
-        column.name
-        for column in section.columns
-        if section.has_paper
-        and column.data
-        and column.paper_queries is not None
-        and (column.data.queries < column.paper_queries or column.data.depth < paper.DEPTH)
-    ]
-    if smaller:
-        said.append(
-            f"Fewer queries or passages than in the paper: {', '.join(smaller)}. There, its "
-            "numbers are of another experiment, for orientation only."
-        )
-    if hosts := sorted({host for _, each in manifests if (host := other_server(each))}):
-        said.append(
-            f"Answers came from {', '.join(hosts)}, and not from the provider whose names the "
-            "models have; they are not priced."
-        )
     return (*said, _COUNTING) if rankers else tuple(said)
-
-
-def _listed(names_of: Mapping[str, Sequence[str]]) -> list[str]:
-    return [f"{what}: {', '.join(names)}." for what, names in names_of.items() if names]
 
 
 def _grouped(pairs: Iterable[tuple[_Key, str]]) -> dict[_Key, list[str]]:
