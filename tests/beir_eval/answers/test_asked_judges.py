@@ -79,12 +79,12 @@ async def test_a_grade_out_of_its_scale_is_missing(grade: Any) -> None:
 
 
 async def test_nuggets_take_two_calls() -> None:
-    listed = {"next": "vital", "two": "okay"}
+    listed = {"next": "vital", "half": "vital", "none": "vital", "two": "okay"}
     facts = {"Nuggets": [{"Nugget": each, "Importance": listed[each]} for each in listed]}
-    support = {"Support": {"1": "support", "2": "no"}}
+    support = {"Support": {"1": "support", "2": "partial", "3": "no", "4": "support"}}
     found = await judge("nuggets", [json.dumps(facts), json.dumps(support)]).judge(ANSWER)
-    assert (found.value, found.parts["all"]) == (1.0, 0.5)
-    assert found.parts["nuggets"][1] == {"nugget": "two", "vital": False, "support": "no"}
+    assert found.value == pytest.approx(1 / 3)  # in full, of the vital ones
+    assert found.parts["nuggets"][3] == {"nugget": "two", "vital": False, "support": "support"}
 
 
 async def test_a_team_judges_by_criteria_for_the_question_and_its_calls_are_counted() -> None:
