@@ -63,7 +63,7 @@ def test_the_head_says_how_much_the_runs_differ(tmp_path: Path) -> None:
     a, b = figures["runs"]
     assert a["mean"] == near((a1 + THIRD + 1 / 2) / 3)
     assert b["mean"] == near((b1 + THIRD + 1) / 3)
-    assert figures["test"]["difference"] == near(b["mean"] - a["mean"])
+    assert figures["test"]["difference"] == near(b["by_lot"] - a["by_lot"])
     assert [figures["test"][each] for each in ("wins", "ties", "losses")] == [1, 1, 1]
     assert (figures["dataset"], figures["first_stage"]) == ("tiny", "BM25")
     assert (figures["queries_compared"], figures["left_out"], found.settings) == (3, 0, ())

@@ -76,7 +76,6 @@ def test_json_has_everything() -> None:
         "measures": ["nDCG@10"],
         "judged_queries": 4,
         "baseline": "first",
-        "correction": "holm",
         "level": 0.95,
     }
     assert first["missing_queries"] == ["q4"]
@@ -97,7 +96,7 @@ def test_tables_of_comparisons_and_queries() -> None:
     result = evaluate("first.trec", "second.trec", "--compare", "--intervals", "--per-query")
 
     rows = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert "nDCG@10 against first difference p p (holm) better equal worse" in rows
+    assert "nDCG@10 against first difference p p (Holm) better equal worse" in rows
     assert f"second +0.3750 {NOTHING} {NOTHING} 3 1 0" in rows
     assert "nDCG@10 of query first second" in rows
     assert "q3 0.5000 1.0000" in rows
