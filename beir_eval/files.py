@@ -86,7 +86,9 @@ def write_form(path: Path, form: BaseModel) -> None:
     try:
         text = form.model_dump_json(indent=1)
     except PydanticSerializationError as failure:
-        raise RunFolderError(f"{path}: a name in it is not UTF-8; rename it") from failure
+        raise RunFolderError(
+            f"{path}: a name that it holds is not UTF-8; rename it ({failure})"
+        ) from failure
     write_whole(path, f"{text}\n")
 
 
