@@ -21,8 +21,7 @@ from beir_eval.errors import DatasetError, SettingError
 from beir_eval.report.warnings import flaw_notices
 from mcranker import ScriptedChat
 from mcranker.llm.chat import ChatRequest
-from mcranker.rag.record import Citation, SourcePassage
-from mcranker.rag.result import RAGResult
+from mcranker.rag.result import Citation, RAGResult, SourcePassage
 
 
 def lines(path: Path, *records: Any) -> Path:
