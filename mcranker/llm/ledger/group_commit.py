@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import queue
+import secrets
 import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
@@ -13,7 +14,6 @@ from typing import Any
 
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger.in_flight import new_owner
 from mcranker.llm.ledger.rows import Damaged, Row, Unkeepable, reply_of, row_of
 from mcranker.llm.ledger.store import MOST_KEYS, NewAnswer
 from mcranker.logs import safe_logger
@@ -124,7 +124,7 @@ class GroupCommit:
     def _check_process(self) -> None:
         process = os.getpid()
         if self._process is None:
-            self._process, self._owner = process, new_owner()
+            self._process, self._owner = process, secrets.token_hex(16)
         elif self._process != process:
             raise LedgerError(
                 f"the ledger {self._name!r} was used before this process was forked; "
