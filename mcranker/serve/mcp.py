@@ -33,7 +33,7 @@ from mcranker.logs import safe_logger
 from mcranker.rag.result import RAGEvent
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import apart, task_group
-from mcranker.runtime.stopping import stopping
+from mcranker.runtime.processes import stopping
 from mcranker.serve.answering import Answering, public_answer, scores_of, warnings_of
 from mcranker.serve.bodies import Problem, problem_of
 from mcranker.serve.requests import Explanations, QuestionRequest, RankRequest, size_of

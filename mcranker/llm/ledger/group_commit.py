@@ -17,7 +17,7 @@ from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.rows import Damaged, Row, Unkeepable, reply_of, row_of
 from mcranker.llm.ledger.store import MOST_KEYS, NewAnswer
 from mcranker.logs import safe_logger
-from mcranker.runtime.forks import abandon
+from mcranker.runtime.processes import abandon
 
 logger = safe_logger("mcranker.llm")
 

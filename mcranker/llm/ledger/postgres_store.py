@@ -39,7 +39,7 @@ from mcranker.llm.ledger.store import (
 from mcranker.llm.limits.budget import Booked, Booking, Sums
 from mcranker.llm.limits.leases import AHEAD, CATCH_UP, QUEUE, SHARES, Ask, Grant, Lease
 from mcranker.logs import safe_logger
-from mcranker.runtime.stopping import stopping
+from mcranker.runtime.processes import stopping
 
 PATIENCE = 120.0
 """Seconds for which a database that is away is waited for."""
@@ -114,7 +114,7 @@ SELECT $1, kind, {now}, {now} FROM unnest($2::text[]) AS _ (kind) ORDER BY kind
 ON CONFLICT (name, kind) DO NOTHING
 """
 # As `Bucket` of the tests; of pauses the one that ends last is kept.
-_LEASE = f"""
+_LEASE_LIMITS = f"""
 WITH clock AS MATERIALIZED (SELECT {{now}} AS now), held AS MATERIALIZED (
     SELECT kind, due - greatest(0, at - now) AS due, now FROM mcranker_buckets, clock
     WHERE name = $1 ORDER BY kind FOR UPDATE OF mcranker_buckets
@@ -361,10 +361,10 @@ class _Connection(GroupCommit):
     async def _lease_from(self, name: str, ask: Ask) -> Lease:
         """Lease from the buckets of a name, by one statement if they are there."""
         columns = [*ask], *map(list, zip(*ask.values(), strict=True))
-        rows = await self._do(_timed(_LEASE), name, *columns)
+        rows = await self._do(_timed(_LEASE_LIMITS), name, *columns)
         if len(rows) < len(ask):
             await self._do(_timed(_NEW), name, _KINDS)
-            rows = await self._do(_timed(_LEASE), name, *columns)
+            rows = await self._do(_timed(_LEASE_LIMITS), name, *columns)
         return {kind: Grant(granted, wait) for kind, granted, wait in rows}
 
     async def _book_for(self, run: bytes, owner: str, booking: Booking) -> Booked:

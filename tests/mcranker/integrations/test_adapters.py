@@ -16,15 +16,13 @@ import pytest
 from mcranker import (
     ChatRequest,
     ConfigError,
-    DirectRanker,
     InputError,
     MCRanker,
-    Ranking,
     ScriptedChat,
     ServerFailed,
 )
 from mcranker.integrations.reranking import KEY
-from tests.support.adapting import ADAPTERS, TEXTS, Adapter, by_word, scripted_options
+from tests.support.adapting import ADAPTERS, Adapter, by_word, scripted_options
 
 IMPORTED = {
     "langchain": "langchain_core.documents",
@@ -132,12 +130,6 @@ def test_a_score_that_did_not_come_is_missing_with_its_reason(adapter: Adapter) 
     assert list(why["missing"]) == ["Virologist"]
 
 
-def test_any_ranker_is_taken(adapter: Adapter) -> None:
-    with DirectRanker(model=ScriptedChat(by_word), ledger=None) as direct:
-        found = adapter.read(adapter.rank(adapter.make(ranker=direct), adapter.few()))
-    assert [name for name, _, _ in found] == ["n", "c", "g"]
-
-
 def test_two_documents_with_one_id(adapter: Adapter, ranker: MCRanker) -> None:
     twice = adapter.documents(("Cloth", "N95", "Gloves"), ("c", "n", "n"), {})
     made = adapter.make(ranker=ranker)
@@ -147,13 +139,6 @@ def test_two_documents_with_one_id(adapter: Adapter, ranker: MCRanker) -> None:
         return
     found = [name for name, _, _ in adapter.read(adapter.rank(made, twice))]
     assert found == (["n", "c"] if adapter.package == "haystack" else ["n", "c", "n"])
-
-
-def test_empty_documents_and_queries(adapter: Adapter, ranker: MCRanker) -> None:
-    none = adapter.few()[:0]
-    assert adapter.read(adapter.rank(adapter.make(ranker=ranker), none)) == []
-    with pytest.raises(InputError, match="the query is empty"):
-        adapter.rank(adapter.make(ranker=ranker), adapter.few(), " ")
 
 
 def test_impossible_arguments_are_refused_at_once(adapter: Adapter, ranker: MCRanker) -> None:
@@ -169,18 +154,6 @@ def test_impossible_arguments_are_refused_at_once(adapter: Adapter, ranker: MCRa
     assert "sk-secret" not in str(error.value)
     with pytest.raises(ConfigError, match="is no Ranker"):
         adapter.make(ranker="mcranker")
-
-
-def test_the_whole_ranking_is_to_be_had(adapter: Adapter, ranker: MCRanker) -> None:
-    if adapter.package == "haystack":
-        made = adapter.make(ranker=ranker).run(query="q", documents=adapter.few())
-        rankings = [made["ranking"]]
-    else:
-        rankings = []
-        adapter.rank(adapter.make(ranker=ranker, on_ranking=rankings.append), adapter.few())
-    (ranking,) = rankings
-    assert isinstance(ranking, Ranking)
-    assert ranking.ids == ["n", "c", "g"]
 
 
 @pytest.mark.parametrize("options", [None, {"team_size": 2, "ledger": None}])
@@ -263,11 +236,6 @@ async def test_calls_of_an_event_loop_run_in_it(adapter: Adapter) -> None:
     await (made.close_async() if adapter.package == "haystack" else made.aclose())
 
 
-@pytest.mark.anyio
-async def test_synchronous_calls_work_where_an_event_loop_runs(adapter: Adapter) -> None:
-    assert ranked(adapter)[0][0] == "n"
-
-
 @pytest.mark.parametrize("extra", IMPORTED)
 def test_without_the_library_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, extra: str
@@ -279,15 +247,3 @@ def test_without_the_library_the_extra_is_named(
     assert str(error.value) == (
         f"mcranker.integrations.{extra} needs {IMPORTED[extra]}: pip install 'mcranker[{extra}]'"
     )
-
-
-def test_texts_are_seen_as_they_are(adapter: Adapter) -> None:
-    seen: list[str] = []
-
-    def noting(request: ChatRequest) -> str:
-        seen.append(request.messages[-1].content)
-        return by_word(request)
-
-    ranked(adapter, noting, team_size=1)
-    assert all(any(text in prompt for prompt in seen) for text in TEXTS)
-    assert not any("never shown" in prompt for prompt in seen)

@@ -64,12 +64,6 @@ def test_an_answer_comes_back_whole(given: ChatReply, model: str) -> None:
     assert found.usage.seconds == given.usage.seconds
 
 
-def test_an_answer_that_is_only_a_number_is_stored_as_that() -> None:
-    plain = stored(reply(answers=(Answer(1.5), Answer(None), Answer(None, problem="odd"))))
-    assert b'"answers":[1.5,null,{"problem":"odd"}]' in plain[9]
-    assert b"finish_reason" not in plain[9]
-
-
 def wrong(field: str, *values: Any) -> list[dict[str, Any]]:
     return [{field: value} for value in values]
 
@@ -218,15 +212,3 @@ def test_who_is_asked_takes_part() -> None:
     }
     assert len(keys) == 4
     assert request_key(plain, REQUEST) == key_of(endpoint="")
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.7, None])
-def test_samples_differ(temperature: float | None) -> None:
-    keys = {key_of(changed(temperature=temperature, sample=sample)) for sample in (0, 1)}
-    assert len(keys) == 2
-
-
-def test_lone_surrogates_have_keys_of_their_own() -> None:
-    contents = ("\ud800", "\ud801", "?", r"\ud800", "\ufffd")
-    keys = {key_of(changed(messages=(Message("user", content),))) for content in contents}
-    assert len(keys) == len(contents)
