@@ -84,6 +84,11 @@ def size_of(ranking: Ranking) -> int:
 # Values
 
 
+def _limits(info: ValidationInfo) -> Limits:
+    assert isinstance(info.context, Limits)
+    return info.context
+
+
 def _count(value: Any, info: ValidationInfo) -> int:
     # JSON has numbers of one kind, and those of over 64 bits are read as floats.
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
@@ -107,8 +112,8 @@ def _text(value: Any, info: ValidationInfo) -> str:
         raise ValueError("give one text")  # noqa: TRY004 - as pydantic wants it
     if not value.strip():
         raise ValueError("it must not be empty")
-    if len(value) > info.context.query:
-        said = f"{info.field_name} has {len(value)} characters; give up to {info.context.query}"
+    if len(value) > (most := _limits(info).query):
+        said = f"{info.field_name} has {len(value)} characters; give up to {most}"
         raise Problem("too_large", said)
     return value
 
@@ -124,7 +129,7 @@ def _query(value: Any, info: ValidationInfo) -> Query:
 def _records(value: Any, info: ValidationInfo) -> list[Any] | dict[str, Any]:
     if not isinstance(value, list | dict):
         raise ValueError("give a list, or an object of id to text")  # noqa: TRY004
-    limits: Limits = info.context
+    limits = _limits(info)
     if len(value) > limits.documents:
         said = f"there are {len(value)} documents; send up to {limits.documents} at once"
         raise Problem("too_large", said)
@@ -150,12 +155,12 @@ def _documents(value: Any, info: ValidationInfo) -> list[Document]:
 def _options(value: Any, info: ValidationInfo) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("give an object")  # noqa: TRY004
-    bounded(value, "options", info.context.values // 5)  # each may be a fault, which takes longer
+    bounded(value, "options", _limits(info).values // 5)  # each may be a fault, which takes longer
     return value
 
 
 def _messages(value: Any, info: ValidationInfo) -> Any:
-    bounded([value], "messages", info.context.values)
+    bounded([value], "messages", _limits(info).values)
     return value
 
 
