@@ -97,9 +97,8 @@ def _count(value: Any, info: ValidationInfo) -> int:
         raise ValueError("give a whole number, 0 or more")
     if value % 1:
         raise ValueError("give a whole number")
-    return (
-        int(value) if info.field_name == "max_tokens" else min(int(value), info.context.documents)
-    )
+    count = int(value)
+    return count if info.field_name == "max_tokens" else min(count, _limits(info).documents)
 
 
 def _text(value: Any, info: ValidationInfo) -> str:

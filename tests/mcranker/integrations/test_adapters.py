@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import pickle
 import sys
@@ -204,36 +203,6 @@ def test_only_what_was_made_here_is_closed(
     assert len(adapter.read(adapter.rank(made, adapter.few()))) == 3
     assert made._source.get() is not first
     made.close()
-
-
-@pytest.mark.anyio
-async def test_calls_of_an_event_loop_run_in_it(adapter: Adapter) -> None:
-    loops, begun, go_on = set(), 0, anyio.Event()
-
-    async def together(request: ChatRequest) -> str:
-        nonlocal begun
-        loops.add(asyncio.get_running_loop())
-        if request.tag.stage == "recruit":
-            begun += 1
-            if begun == 2:
-                go_on.set()
-            await go_on.wait()  # until both rankings are under way
-        return by_word(request)
-
-    made = adapter.make(options=scripted_options(together))
-    found: list[list[str]] = []
-
-    async def rank() -> None:
-        returned = await adapter.arank(made, adapter.few())
-        found.append([name for name, _, _ in adapter.read(returned)])
-
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as group:
-            group.start_soon(rank)
-            group.start_soon(rank)
-    assert found == [["n", "c", "g"]] * 2
-    assert loops == {asyncio.get_running_loop()}
-    await (made.close_async() if adapter.package == "haystack" else made.aclose())
 
 
 @pytest.mark.parametrize("extra", IMPORTED)

@@ -238,13 +238,3 @@ def told(args: Sequence[str], redirected: str) -> tuple[int, str]:
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
     return done.returncode, done.stderr
-
-
-@posix
-@pytest.mark.parametrize("args", [("--help",), ("models", "--output", "json")])
-def test_streams_that_are_closed(args: Sequence[str]) -> None:
-    closed = "mcranker: error: standard output is closed; open it, or redirect it to a file\n"
-    assert told(args, ">&-") == (1, closed)
-    assert told(args, "2>&-") == (0, "")
-    assert told(args, "<&- >&- 2>&-") == (1, "")
-    assert told(args, ">/dev/full") == (1, "mcranker: error: No space left on device\n")

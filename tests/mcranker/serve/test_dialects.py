@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcranker import Capabilities, ScriptedChat
-from mcranker.serve import RankerSettings, Settings, hash_key
+from mcranker import ScriptedChat
+from mcranker.serve import hash_key
 from tests.support.serving import KEY, client, model, settings
 
 TEXTS = ["cloth", "surgical", "N95"]
@@ -169,15 +169,6 @@ async def test_tei() -> None:
     assert raw[0] == {"index": 2, "score": 9.0, "text": "N95"}
 
 
-async def test_a_logit_is_finite() -> None:
-    def score(request: Any) -> str:
-        return f'{{"Score": {10 if request.tag.doc_id == "0" else 0}}}'
-
-    body = await post("/v1/ranking", {"query": "q", "passages": ["a", "b"]}, score=score)
-    # log(0.999999 / 0.000001) = 13.8155
-    assert [each["logit"] for each in body["rankings"]] == pytest.approx([13.8155, -13.8155])
-
-
 # Fields
 
 
@@ -216,17 +207,6 @@ async def test_an_instruction_is_one_more_criterion(name: str) -> None:
     body = await post("/v1/rerank", {**QUERY, name: "Prefer trials"}, score=score)
     assert all("3. Prefer trials (weight 30%)" in each for each in prompts)
     assert body["meta"]["instruction"] == "one more criterion of every judge, 30% of the weight"
-
-
-async def test_an_instruction_is_refused_where_it_has_no_effect() -> None:
-    scripted = ScriptedChat(lambda _: "", capabilities=Capabilities(label_logprobs=True))
-    ranker = RankerSettings("yes", "rg_yn", {"model": scripted, "ledger": None}, ("*",))
-    asked = {**QUERY, "instruction": "Prefer trials"}
-    async with client(Settings(rankers=(ranker,))) as http:
-        answers = [await http.post(path, json=asked) for path in ("/v2/rerank", "/v1/rank")]
-    for answer in answers:
-        assert answer.status_code == 400
-        assert "takes none" in answer.json()["message"]
 
 
 async def test_tokens_are_counted_when_the_ledger_answers_as_well(tmp_path: Path) -> None:

@@ -126,25 +126,6 @@ async def test_a_document_without_scores(*, constant: bool) -> None:
     assert ranked["notes"][0] == f"3 of 9 scores are missing{instead}"
 
 
-async def test_a_call_may_say_how_long_it_takes_and_what_else_matters() -> None:
-    prompts: list[str] = []
-
-    async def one(request: ChatRequest) -> str:
-        prompts.append(request.messages[-1].content)
-        if request.tag.doc_id == "2":
-            await anyio.sleep_forever()
-        return '{"Score": 4}'
-
-    async with client(score=one) as found:
-        limits = {"deadline": 0.3, "instruction": "Prefer what seals"}
-        ranked = await called(found, "rank", **ASKED, **limits)
-    assert all("3. Prefer what seals (weight 30%)" in each for each in prompts)
-    given = [each["relevance"] for each in ranked["results"]]
-    assert given == [pytest.approx(0.4), pytest.approx(0.4), None]
-    assert ranked["relevance_is"] == "absolute"
-    assert ranked["notes"][0] == "partial: the deadline came before all scores"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -13,8 +13,6 @@ import httpx
 import pytest
 
 from mcranker import (
-    AuthenticationFailed,
-    BudgetExceeded,
     Capabilities,
     ChatRequest,
     Ranking,
@@ -24,7 +22,6 @@ from mcranker.serve import RankerSettings, Settings, hash_key
 from mcranker.serve.events import MOST_KEPT, EventQueue
 from mcranker.serve.served import discreet
 from personas import library
-from tests.support.comparing import comparing
 from tests.support.serving import KEY, by_place, client, model, settings, with_reasons
 
 ASKED = {"query": {"text": "best masks", "id": "q1"}, "documents": ["cloth", "surgical"]}
@@ -98,15 +95,6 @@ async def test_reasons_that_fail_leave_the_ranking_and_a_warning() -> None:
     refused = await rank(Settings(rankers=(ranker,)), reasons=2)
     assert refused.status_code == 400
     assert "answers no prompts" in refused.json()["error"]["message"]
-
-
-async def test_a_threshold_needs_a_relevance() -> None:
-    order, seen = comparing(lambda _: "[2] > [1]")
-    ranker = RankerSettings("list", "rankgpt", {"model": order, "ledger": None})
-    answer = await rank(Settings(rankers=(ranker,)), min_relevance=0.5)
-    assert answer.status_code == 400
-    assert "gives no relevance" in answer.json()["message"]
-    assert not seen
 
 
 async def test_options_are_chosen_where_the_operator_lets_requests() -> None:
@@ -242,18 +230,6 @@ async def test_paths_of_the_operator_are_not_in_a_ranking(tmp_path: Path) -> Non
 )
 def test_messages_about_models_name_no_address_and_no_path(message: str, said: str) -> None:
     assert discreet(message) == said
-
-
-@pytest.mark.parametrize("error", [AuthenticationFailed("401"), BudgetExceeded("spent")])
-async def test_what_fails_again_is_not_called_retryable(error: Exception) -> None:
-    def fail(_: ChatRequest) -> str:
-        raise error
-
-    answer = await rank(settings(fail))
-    assert answer.status_code == 503
-    assert "Retry-After" not in answer.headers
-    assert answer.json()["error"]["retryable"] is False
-    assert "set up" not in answer.text
 
 
 async def _events(answer: httpx.Response) -> AsyncIterator[tuple[str, Any]]:

@@ -82,20 +82,6 @@ async def use_all(store: PostgresStore) -> None:
             group.create_task(asyncio.wait_for(each, 20))
 
 
-async def test_a_claim_that_another_changes_is_left_to_it(url: str) -> None:
-    store = PostgresStore(url)
-    await store.get_many([key(1)])
-    await sql(url, "INSERT INTO mcranker_claims VALUES ($1, 'x', 0, 1) RETURNING 1", key(1))
-    connection = await postgres_schema.connect(url)
-    async with postgres_schema.transaction(connection):
-        await connection.execute("SELECT 1 FROM mcranker_claims FOR UPDATE")
-        async with asyncio.timeout(3):
-            assert await store.claim_many([key(1), key(2)]) == {key(2)}
-    assert await store.claim_many([key(1)]) == {key(1)}
-    connection.terminate()
-    await store.aclose()
-
-
 async def test_one_that_was_never_reached_is_an_error_at_once() -> None:
     pytest.importorskip("asyncpg")
     store = PostgresStore("postgresql://me:secret@127.0.0.1:1/none")
@@ -103,19 +89,6 @@ async def test_one_that_was_never_reached_is_an_error_at_once() -> None:
         await store.get_many([key(1)])
     assert "secret" not in str(caught.value)
     await store.aclose()
-
-
-async def test_claims_that_a_crash_took_are_renewed_and_those_of_others_are_not(url: str) -> None:
-    first, second = PostgresStore(url), PostgresStore(url)
-    await first.claim_many([key(1), key(2)])
-    await sql(url, "DELETE FROM mcranker_claims RETURNING 1")  # an unlogged table after a crash
-    assert await second.claim_many([key(2)]) == {key(2)}
-    await first.complete_many(answers(3))
-    await first.renew([key(1), key(2), key(3)])
-    assert await second.claim_many([key(1), key(2)]) == {key(2)}
-    assert await sql(url, "SELECT count(*) FROM mcranker_claims") == 2  # none of an answered key
-    for each in (first, second):
-        await each.aclose()
 
 
 async def test_a_later_schema_is_refused(url: str) -> None:
@@ -212,24 +185,6 @@ async def test_everything_works_behind_a_pooler(pooler: str) -> None:
     assert await store.prune(Selection(unusable=True)) == 1
     for each in stores:
         await each.aclose()
-
-
-@pytest.mark.parametrize("through", ["url", "pooler"])
-async def test_connections_that_end_are_made_again(
-    url: str, through: str, request: pytest.FixtureRequest
-) -> None:
-    store = PostgresStore(request.getfixturevalue(through))
-    await store.claim_many([key(1)])
-    await store.get_many([key(1)])
-    ended = (
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
-    assert await sql(url, ended) >= 1
-    assert await store.complete_many(answers(1)) == set()
-    assert await store.get_many([key(1)]) == {key(1): reply("1", reused=True)}
-    assert await store.claim_many([key(1)]) == set()
-    await store.aclose()
 
 
 @pytest.mark.parametrize(

@@ -123,15 +123,6 @@ def test_the_default_place(
     assert by_default.parts[-2:] == ("mcranker", "ledger.sqlite")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [5, True, b"bytes", "", "a\0b", ["a"], object(), Path("\0"), "~no-user-has-this-name/ledger"],
-)
-def test_a_ledger_that_is_no_path(value: Any) -> None:
-    with pytest.raises(ConfigError, match="ledger="):
-        MCRanker(model=ScriptedChat(lambda _: "7"), ledger=value)
-
-
 NO_ADDRESSES = [
     *(":memory:", "file:l.sqlite", "file::memory:?cache=shared", "sqlite:///l", "sqlite::memory:"),
     *(

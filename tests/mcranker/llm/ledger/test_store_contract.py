@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from mcranker.errors import ConfigError
 from mcranker.llm.ledger import postgres_schema, sqlite_store
 from mcranker.llm.ledger import rows as ledger_rows
 from mcranker.llm.ledger.postgres_store import PostgresStore
@@ -262,8 +261,3 @@ async def test_prune(
     assert await store.prune(selection) == 4 - len(left)
     assert [each.key async for each in store.iterate()] == [key(number) for number in left]
     assert await store.claim_many([key(1)]) == ({key(1)} if 1 not in left else set())
-
-
-def test_an_age_below_zero() -> None:
-    with pytest.raises(ConfigError, match="older_than=-1"):
-        Selection(older_than=-1)

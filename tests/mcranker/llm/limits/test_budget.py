@@ -120,31 +120,10 @@ async def test_an_answer_of_unknown_size_counts_as_the_most() -> None:
     assert (budget.spent_calls, budget.spent_cost) == (1, most())
 
 
-async def test_an_answer_that_was_there_costs_nothing() -> None:
-    budget = Budget(max_cost=1)
-    model = chat(lambda _: ChatReply("5", usage=Usage(1, 900, 0, 9), reused=True))
-    await Budgeted(model, budget).complete(request())
-    assert (budget.spent_calls, budget.spent_cost) == (0, 0)
-
-
 def test_a_cost_without_a_price_cannot_be_kept() -> None:
     with pytest.raises(ConfigError, match=r"'openai:foo', so max_cost=2.5 .* use max_calls="):
         Budgeted(chat(used(Usage()), "openai:foo"), Budget(max_cost=2.5))
     Budgeted(chat(used(Usage()), "openai:foo"), Budget(max_calls=2))
-
-
-async def test_a_call_waits_while_others_may_turn_out_cheaper() -> None:
-    gate = Gate(Usage(1, 1, 0, 1))
-    # Room for two calls at their most, and for very many at what they come to.
-    budget = Budget(max_cost=2.5 * most())
-    model = Budgeted(ScriptedChat(gate, name=PRICED), budget)
-    async with anyio.create_task_group() as group:
-        for _ in range(5):
-            group.start_soon(model.complete, request())
-        await anyio.wait_all_tasks_blocked()
-        assert (gate.begun, gate.under_way) == (2, 2)
-        gate.open()
-    assert (gate.begun, budget.spent_calls) == (5, 5)
 
 
 async def test_a_call_is_refused_only_when_nothing_is_under_way() -> None:

@@ -198,14 +198,6 @@ def test_a_server_that_was_never_there_is_told_soon(monkeypatch: pytest.MonkeyPa
         assert outcome.seconds < 2.5
 
 
-def test_a_first_connection_that_is_lost_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = rank(
-        monkeypatch, 20, 16, lambda _, asked: asked == 1, error=lambda: ConnectionFailed("lost")
-    )
-    assert outcome.missing == []
-    assert outcome.asked == 21
-
-
 async def ask(retrying: Retrying, *, doc_id: str = "") -> ModelError | None:
     try:
         await retrying.complete(ChatRequest((), Tag("score", doc_id=doc_id)))

@@ -125,17 +125,6 @@ async def test_a_refusal_makes_everybody_wait_as_long_as_it_says() -> None:
     assert_at_rest(limits)
 
 
-async def test_refusals_of_calls_in_flight_together_count_once() -> None:
-    limits = limits_of(concurrency=64)
-    async with anyio.create_task_group() as group:
-        for tenths in range(5):
-            group.start_soon(partial(refuse, limits, seconds=tenths / 10, retry_after=1.0))
-        group.start_soon(partial(refuse, limits, seconds=0.5, retry_after=3.0))
-    told = limits.statistics()
-    assert (told.limit, told.pauses) == (32, 1)
-    assert told.paused == pytest.approx(3.0)
-
-
 async def test_few_refusals_without_a_time_are_by_chance_and_many_are_not() -> None:
     limits = limits_of(concurrency=64)
     held = [await limits.acquire(request()) for _ in range(64)]
@@ -161,14 +150,6 @@ async def test_pauses_double_until_something_is_answered() -> None:
     # One call goes at first; the limit was halved once.
     assert await starts_of(limits, [request()] * 3, seconds=1.0) == [20.0, 21.0, 21.0]
     assert limits.statistics().limit == 8
-
-
-async def test_a_refusal_that_asks_for_no_wait_changes_nothing() -> None:
-    limits = limits_of(concurrency=None)
-    before = limits.statistics()
-    for _ in range(100):
-        await refuse(limits, retry_after=0.0)
-    assert limits.statistics() == before
 
 
 async def test_nobody_waits_for_hours() -> None:

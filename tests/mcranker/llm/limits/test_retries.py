@@ -28,7 +28,6 @@ from mcranker import (
 from mcranker.llm.chat import Tag
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import Retrying
-from tests.support.limits_support import slot
 from tests.support.virtual_time import VirtualLoop, now
 
 pytestmark = pytest.mark.anyio
@@ -114,33 +113,6 @@ async def test_the_wait_that_a_provider_asks_for_is_waited_once() -> None:
     script = Script(RateLimited("429", retry_after=17.0))
     await script.retrying().complete(REQUEST)
     assert script.waits == pytest.approx([17.0])
-
-
-async def test_a_call_that_waits_for_its_next_try_holds_no_place() -> None:
-    limits = plain_limits(concurrency=1)
-    script = Script(ServerFailed("500"))
-    free: list[float] = []
-
-    async def other() -> None:
-        await anyio.sleep(0.01)
-        async with slot(limits, REQUEST):
-            free.append(now())
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(script.retrying(limits).complete, REQUEST)
-        group.start_soon(other)
-    assert script.asked[0] < free[0] < script.asked[1]
-
-
-async def test_the_last_error_is_raised_after_so_many_tries() -> None:
-    script = Script(*(ServerFailed(f"no {number}") for number in range(9)))
-    with pytest.raises(ServerFailed, match="no 2"):
-        await script.retrying(attempts=3).complete(REQUEST)
-    assert len(script.asked) == 3
-    script = Script(ServerFailed("meant so"))
-    with pytest.raises(ServerFailed, match="meant so"):
-        await script.retrying(attempts=1).complete(REQUEST)
-    assert len(script.asked) == 1
 
 
 async def test_a_provider_may_not_ask_for_more_time_than_there_is() -> None:
