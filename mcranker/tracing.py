@@ -142,11 +142,9 @@ class Trace:
             span.end()
 
     def end(self, text: str, facts: Mapping[str, str | bool | int]) -> None:
-        """Note what came of it."""
         self.facts |= {**facts, **({"output.value": text} if self.content else {})}
 
     def ranked(self, ranking: Ranking) -> None:
-        """Note what came of a ranking."""
         assert self.span is not None
         hits = [(hit.doc_id, hit.passage.text, hit.score) for hit in ranking[:LISTED]]
         self.documents(self.span, "reranker.output_documents", hits)
@@ -169,7 +167,6 @@ class Trace:
 
     @contextmanager
     def call(self, model: str, request: ChatRequest) -> Iterator[Callable[[ChatReply], None]]:
-        """A span for one call."""
         assert self.span is not None
         tag = request.tag
         if tag.stage not in self.stages:
@@ -201,7 +198,6 @@ class Trace:
             self.stages[tag.stage] = above, time.time_ns()
 
     def start(self, name: str, above: Span, facts: Mapping[str, Any]) -> Span:
-        """Begin a span below another one."""
         from opentelemetry.trace import set_span_in_context
 
         assert self._tracer is not None

@@ -87,7 +87,6 @@ class Bridge:
         self._loop: _Loop | None = None
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of ``await function()``."""
         while True:
             try:
                 return self._running().call(function)

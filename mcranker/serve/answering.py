@@ -159,7 +159,6 @@ class Answering:
         return self.pipeline.ledger if self.pipeline is not None else None
 
     def ready(self) -> RAGPipeline:
-        """The pipeline."""
         if self.pipeline is None:
             raise Problem(
                 "not_found", "this service has no index to answer from; start it with --index"
@@ -221,7 +220,6 @@ def public_answer(result: RAGResult) -> dict[str, Any]:
 
 
 def answer_headers(name: str, result: RAGResult) -> dict[str, str]:
-    """Return the headers of an answer."""
     headers = {"X-Answer-Id": name}
     if result.warnings:
         notes = " ".join(discreet("; ".join(result.warnings)).split())

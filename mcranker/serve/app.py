@@ -398,7 +398,6 @@ class _Service:
         return {**openai, "model_type": "rerank", "model_name": served.name, "model_uid": uid}
 
     def _info(self, _: _Call) -> dict[str, Any]:
-        """Describe the service to TEI's clients."""
         return {
             "model_id": self.rankers.all[0].name,
             "model_type": {"reranker": {"id2label": {"0": "0"}, "label2id": {"0": 0}}},
@@ -527,7 +526,6 @@ def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 
 
 def _whole(served: ServedRanker, name: str, ranking: Ranking, reasons: int) -> dict[str, Any]:
-    """Everything a ranking holds."""
     return {
         "id": name,
         "ranker": served.name,

@@ -84,7 +84,6 @@ class Problem(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """HTTP headers that go with it."""
         headers = {"WWW-Authenticate": "Bearer"} if self.kind == "no_key" else {}
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))
@@ -162,7 +161,6 @@ async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, 
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Parse a JSON object."""
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -66,7 +66,6 @@ class ApiDialect:
     status: Mapping[str, int] = field(default_factory=dict)
 
     def status_of(self, problem: Problem) -> int:
-        """The HTTP status of a problem."""
         return self.status.get(problem.kind, STATUS[problem.kind])
 
     def answer(self, response: RerankResponse) -> Any:

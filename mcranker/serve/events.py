@@ -53,7 +53,6 @@ class EventQueue:
         self._news.set()
 
     def end(self) -> None:
-        """End the stream."""
         self._ended = True
         self._news.set()
 

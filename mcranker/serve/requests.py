@@ -65,7 +65,6 @@ class Explanations(Generic[T]):
         return name
 
     def get(self, name: str, holder: str = "") -> T:
-        """The one with that id."""
         made, owner, _ = self._kept.get(name, (None, "", 0))
         if made is None or owner != holder:
             said = f"there is no ranking {name[:100]!r}, or it is no longer kept; rank again"
@@ -178,7 +177,6 @@ class _Body(BaseModel):
 
     @classmethod
     def read(cls: type[B], body: Mapping[str, Any], limits: Limits) -> B:
-        """Read a body; null is absent."""
         given = {name: value for name, value in body.items() if value is not None}
         try:
             return cls.model_validate(given, context=limits)
@@ -227,7 +225,6 @@ class RerankRequest(_Body):
 
     @classmethod
     def read(cls, body: Mapping[str, Any], limits: Limits) -> RerankRequest:
-        """Read a body of any dialect."""
         for name in ("input", "parameters"):  # DashScope and Pinecone put fields there
             if isinstance(body.get(name), dict):
                 body = {**body, **body[name], name: None}

@@ -77,7 +77,6 @@ class Job:
             raise Problem("invalid", f"reasons: {discreet(str(error))}") from error
 
     async def estimate(self) -> Estimate:
-        """Estimate the ranking; nothing is sent."""
         instruction, reasons = self.instruction or None, self.reasons
         return await self.ranker.aestimate(
             self.query, self.passages, instruction=instruction, reasons=reasons
@@ -131,7 +130,6 @@ class ServedRanker:
 
     @property
     def name(self) -> str:
-        """Name in requests."""
         return self.settings.name
 
     def with_options(self, options: Mapping[str, Any]) -> Ranker:
@@ -260,7 +258,6 @@ class ServedRankers:
         raise Problem("not_found", f"model {name[:100]!r} not found; available: {known}")
 
     async def aclose(self) -> None:
-        """Close all models."""
         for served in self.all:
             await served.ranker.aclose()
 

@@ -103,7 +103,6 @@ class GroupCommit:
         raise NotImplementedError
 
     def _explained(self, error: Exception) -> LedgerError:
-        """Convert an error to words."""
         raise NotImplementedError
 
     def _end(self) -> bool:

@@ -171,7 +171,6 @@ class _Writer(GroupCommit):
         self._answers_with_room = 0  # by the last check
 
     def read(self, statement: str, values: tuple[Any, ...]) -> list[Row]:
-        """Return the rows of a query."""
         self._check_process()
         try:
             with self._reading:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from tests.support.scale import scaled
 ROOT = Path(__file__).parents[3]
 STUCK = 60  # seconds after which a process counts as stuck
 CONCURRENCY = 4
-LIMITS = ["-o", f"concurrency={CONCURRENCY}", "-o", "query_concurrency=1"]
 # Python warns of every fork of a process with threads, whatever becomes of the child.
 WARNINGS = "default,ignore:This process:DeprecationWarning"
 
@@ -214,27 +212,8 @@ loop.close()
     assert stdout.split() == ["interrupted", "interrupted", "ranked"]
 
 
-COMMAND = """
-import sys
-from mcranker.cli import main
-from mcranker.llm.ledger.sqlite_store import SQLiteStore
-SQLiteStore.lease = 0.5  # which the next process waits for after a kill
-sys.argv[0] = "mcranker"
-main()
-"""
-
-
 def wait_for(reached: threading.Event, process: subprocess.Popen[str]) -> None:
     """Until the server has been asked so often, or the process has ended."""
     deadline = time.monotonic() + STUCK
     while not reached.wait(0.01) and process.poll() is None:
         assert time.monotonic() < deadline
-
-
-def told(args: Sequence[str], redirected: str) -> tuple[int, str]:
-    """The exit code, and what came on standard error, of a command whose output is redirected."""
-    command = [sys.executable, "-m", "mcranker", *args]
-    done = run("sh", "-c", f'exec "$@" {redirected}', "sh", *command)
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
-    return done.returncode, done.stderr

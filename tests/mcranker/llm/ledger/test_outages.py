@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -246,11 +245,3 @@ def worker(
     command += ["-o", f"concurrency={AT_ONCE}", *more]
     env = os.environ | {"OPENAI_API_KEY": name}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
-
-
-def ranked(folder: Path, model: Provider, ledger: str) -> Any:
-    """The run that the last command writes: query, rank, passage."""
-    process = worker(folder, model, ledger, 3.0, "--output", "trec")
-    said, _ = process.communicate(timeout=STUCK)
-    assert process.returncode == 0
-    return [line.split() for line in said.splitlines()]
