@@ -220,6 +220,7 @@ def public_answer(result: RAGResult) -> dict[str, Any]:
 
 
 def answer_headers(name: str, result: RAGResult) -> dict[str, str]:
+    """Return the headers of an answer."""
     headers = {"X-Answer-Id": name}
     if result.warnings:
         notes = " ".join(discreet("; ".join(result.warnings)).split())

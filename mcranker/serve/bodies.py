@@ -155,12 +155,12 @@ async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, 
         raise Problem("too_large", said)
 
     def work() -> T:
-        return read(json_object(bytes(body)))
+        return read(_json_object(bytes(body)))
 
     return work() if len(body) <= _SMALL else await anyio.to_thread.run_sync(work)
 
 
-def json_object(body: bytes) -> dict[str, Any]:
+def _json_object(body: bytes) -> dict[str, Any]:
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -44,6 +44,7 @@ def check_exposure(settings: Settings, *, allow_no_keys: bool) -> None:
 
 
 def listen(settings: Settings) -> socket.socket:
+    """Bind the socket."""
     host, port = settings.host, settings.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

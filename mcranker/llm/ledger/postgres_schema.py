@@ -122,6 +122,7 @@ def _asyncpg() -> Any:
 
 
 def failures() -> tuple[type[Exception], ...]:
+    """Return the errors of a connection."""
     found = _asyncpg()
     of_client = (found.InterfaceError, found.InternalClientError)
     return (found.PostgresError, *of_client, OSError, TimeoutError, ValueError)
@@ -159,6 +160,7 @@ def cause(error: Exception) -> str:
 
 
 def explained(name: str, error: Exception) -> LedgerError:
+    """Convert an error to words."""
     if isinstance(error, LedgerError):
         return error
     if isinstance(error, OSError | _asyncpg().PostgresConnectionError):
