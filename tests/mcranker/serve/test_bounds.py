@@ -17,7 +17,6 @@ import pytest
 
 from mcranker import ChatRequest
 from mcranker.serve import server
-from tests.support.hostile_bodies import body
 from tests.support.serving import Loop, by_place, client, serving, settings, until, until_so
 
 ASKED = {"query": "q", "documents": ["a", "b"]}
@@ -267,7 +266,7 @@ def test_idle_connections_do_not_shut_others_out(monkeypatch: pytest.MonkeyPatch
     with serving(limits={"connections": 20}) as address, _connected(address, 60) as idle:
         assert httpx.get(f"{address}/healthz").status_code == 200
         for _ in range(5):
-            answer = httpx.post(f"{address}/v2/rerank", content=body(), headers=JSON)
+            answer = httpx.post(f"{address}/v2/rerank", json=ASKED)
             assert answer.status_code == 200
         # The oldest are closed, so that files for others remain.
         assert idle[0].recv(1) == b""
