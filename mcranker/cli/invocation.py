@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from mcranker.runtime.stopping import stopping
+from mcranker.runtime.processes import stopping
 from personas.sanitize import one_line
 
 if TYPE_CHECKING:

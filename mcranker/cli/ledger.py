@@ -67,7 +67,7 @@ def _show(ctx: click.Context, store: LedgerStore) -> int:
     from personas.console import numbers, table
     from personas.sanitize import plain
 
-    shares, size, wasted = anyio.run(_sums, store)
+    shares, size = anyio.run(_sums, store)
     costs = [share.cost for share in shares if share.cost is not None]
     oldest = min((share.oldest for share in shares), default=None)
     newest = max((share.newest for share in shares), default=None)
@@ -85,7 +85,6 @@ def _show(ctx: click.Context, store: LedgerStore) -> int:
         "bytes": size,
         "answers": sum(share.answers for share in shares),
         "unusable": sum(share.unusable for share in shares),
-        **({} if wasted is None else {"paid_twice": wasted}),
         "cost": math.fsum(costs) if len(costs) == len(shares) else None,
         "oldest": oldest and oldest.isoformat(),
         "newest": newest and newest.isoformat(),
@@ -95,8 +94,6 @@ def _show(ctx: click.Context, store: LedgerStore) -> int:
     def show(console: Console) -> None:
         console.print(Text(plain(record["path"])), soft_wrap=True)
         parts = [counted(record["answers"], "answer"), file_size(size), dollars(record["cost"])]
-        if wasted:
-            parts.append(f"{counted(wasted, 'answer')} paid for twice")
         if oldest and newest:
             parts.append(f"{oldest:%Y-%m-%d} to {newest:%Y-%m-%d}")
         console.print(Text(", ".join(parts)))
@@ -116,11 +113,8 @@ def _show(ctx: click.Context, store: LedgerStore) -> int:
     return present(ctx, show, ledger=record)
 
 
-async def _sums(store: LedgerStore) -> tuple[list[Share], int, int | None]:
-    from mcranker.llm.ledger.postgres_store import PostgresStore
-
-    wasted = await store.wasted() if isinstance(store, PostgresStore) else None
-    return await store.stats(), await store.size(), wasted
+async def _sums(store: LedgerStore) -> tuple[list[Share], int]:
+    return await store.stats(), await store.size()
 
 
 def _copy(ctx: click.Context, source: LedgerStore) -> int:

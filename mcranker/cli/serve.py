@@ -265,7 +265,7 @@ command = Verb(
       mcranker serve --mcp stdio --model openai:gpt-5-mini
       mcranker serve --new-key
 
-    Tools of MCP: rank, estimate, explain, compare, recruit_team, and with --index answer. A client
+    Tools of MCP: rank, estimate, explain, and with --index answer. A client
     that starts the server by itself, such as an editor or a chat program, is given the command
     with --mcp stdio.
 

@@ -31,7 +31,7 @@ from mcranker.llm.local.catalogue import check_installed, engine_service
 from mcranker.llm.local.model_files import file_mark
 from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
 from mcranker.llm.typed_answers import check_limits
-from mcranker.runtime.forks import renew_in_child
+from mcranker.runtime.processes import renew_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -30,7 +30,7 @@ from mcranker.llm.providers.http_chat import Exchange
 from mcranker.llm.providers.openai_decisions import DECISION
 from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
 from mcranker.logs import safe_logger
-from mcranker.runtime.forks import abandon, renew_in_child
+from mcranker.runtime.processes import abandon, renew_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -36,7 +36,7 @@ from mcranker.llm.local.catalogue import (
 from mcranker.llm.masking import masked
 from mcranker.logs import safe_logger
 from mcranker.paths import cache_root
-from mcranker.runtime.locks import locked
+from mcranker.runtime.processes import locked
 
 Progress = Callable[[int, int | None], None]
 

@@ -41,7 +41,7 @@ from mcranker.llm.providers.http_errors import (
 from mcranker.llm.providers.parameters import ParameterMemory
 from mcranker.llm.typed_answers import check_limits
 from mcranker.logs import safe_logger
-from mcranker.runtime.forks import abandon, renew_in_child
+from mcranker.runtime.processes import abandon, renew_in_child
 from personas.ranking.usage import Usage
 
 KEEP_ALIVE = 60.0  # seconds; shorter ones cost a new connection, and a TLS handshake, each time

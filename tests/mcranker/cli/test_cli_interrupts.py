@@ -20,7 +20,7 @@ from mcranker import ChatRequest
 from mcranker.cli.group import personas
 from mcranker.cli.invocation import Interrupts, run_loop
 from mcranker.runtime.bridge import interruptible
-from mcranker.runtime.stopping import stopping
+from mcranker.runtime.processes import stopping
 from tests.support.cli_support import Connected, answer, invoke, scripted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
