@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from typing import Any, ClassVar
 
 from mcranker.events import Emit
@@ -15,7 +16,14 @@ from personas import Team
 from personas.ranking.types import Passage, Query
 
 
-class MCRanker(PointwiseRanker):
+class _Documented(ABCMeta):
+    """Lists in ``help(MCRanker)`` what most callers need."""
+
+    def __dir__(cls) -> list[str]:
+        return ["rank", "rank_many", "estimate", "recruit_team"]
+
+
+class MCRanker(PointwiseRanker, metaclass=_Documented):
     """Ranks passages with a team of personas that write weighted criteria and score by them.
 
     For a query it recruits personas (Eq. 1), adds the fixed NLP scientist, lets each write
@@ -32,10 +40,9 @@ class MCRanker(PointwiseRanker):
     >>> ranker = MCRanker(require=("clinician",), forbid=("*marketing*",))
     >>> ranking = ranker.rank("best masks against covid", docs)
 
-    Its options are those of `RankerConfig` and `Ranker`.
-
-    Raises:
-        ConfigError, ModelError, PersonasError: as `Ranker`.
+    The usual options are named above; ``help(mcranker.RankerConfig)`` has them all, and
+    ``help(mcranker.Ranker)`` more methods: `explain`, and forms for an event loop (`arank`).
+    Raises what `Ranker` raises; a ``with`` block, or ``close()``, ends its connections.
     """
 
     name: ClassVar[str] = "mcranker"
@@ -50,14 +57,8 @@ class MCRanker(PointwiseRanker):
         """Recruit a team for the query and write its rubrics, without scoring anything.
 
         A ranker with ``team=`` completes that team: with recruits, where ``team_size`` is larger,
-        and with the rubrics that are missing.
-
-        Args:
-            query: what will be ranked for.
-            example: one passage of the kind that will be judged; shown to the recruiter.
-
-        Returns:
-            The team, to look at, edit, save with `personas.save`, and pass as ``team=``.
+        and with the rubrics that are missing. `example` is a passage of the kind that will be
+        judged, for the recruiter. Save the team with `personas.save`, and pass it as ``team=``.
 
         Raises:
             InputError, ModelError: as `rank`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import json
 import math
 from collections.abc import Callable
@@ -35,7 +34,6 @@ from mcranker.inputs.trec import read_trec
 from mcranker.integrations.reranking import KEY, explanation
 from mcranker.serve.answering import headers_of, meta_of, scores_of, warnings_of
 from personas.ranking.record import RankingRecord
-from personas.report import render_inspection
 from tests.support.adapting import ADAPTERS, Adapter
 from tests.support.cli_support import invoke, scripted
 from tests.support.comparing import comparing, in_order, shown_in
@@ -261,20 +259,6 @@ def test_the_service(cause: str) -> None:
     assert "2 of 6 scores are missing; 5 is imputed" in warnings_of(constant, 0)
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-def test_pages_and_terminals(cause: str) -> None:
-    for constant, final in ((False, ">not scored</td>"), (True, 'data-v="10"')):
-        ranking = ranked(cause, constant=constant)
-        page = render_inspection(ranking)
-        assert final in page
-        assert ("5 is imputed" in page) == constant
-        told = io.StringIO()
-        ranking.show(file=told)
-        ranking.show(passage="b", file=told)
-        assert ("(5 is imputed)" in told.getvalue()) == constant
-        assert ("follows the others" in told.getvalue()) != constant
-
-
 def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def score(request: ChatRequest) -> str:
         known = [SCORES[text] for text in SCORES if text in request.messages[-1].content]
@@ -310,10 +294,6 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 # Nothing was scored at all
 
 
-def unreadable(_: ChatRequest) -> str:
-    return "I cannot say."
-
-
 def test_an_order_without_scores_is_not_combined_again() -> None:
     model, _ = comparing(in_order)
     with RankGPTRanker(model=model, ledger=None) as ranker:
@@ -321,17 +301,3 @@ def test_an_order_without_scores_is_not_combined_again() -> None:
     assert ranking.was_judged
     with pytest.raises(ConfigError, match="by 'rankgpt' has no personas' scores or orders"):
         ranking.reensemble(missing_policy="lowest")
-
-
-def test_a_failed_ranking_stays_without_numbers() -> None:
-    def down(_: ChatRequest) -> str:
-        raise ServerFailed("down")
-
-    model = ScriptedChat(down)
-    with MCRanker(model=model, ledger=None, on_failure="keep_order", **TWO, **CONSTANT) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-    for each in (ranking, ranking.reensemble("rrf"), Ranking.from_dict(ranking.to_dict())):
-        assert [(hit.doc_id, hit.score, hit.relevance) for hit in each] == [
-            (name, None, None) for name in DOCS
-        ]
-        assert not each.was_judged

@@ -158,7 +158,7 @@ def test_live_display_and_colours_are_for_terminals(server: Loopback) -> None:
     stdout, shown = with_terminal(args, "stderr")
     assert "\x1b" not in stdout
     assert "\x1b[" in shown
-    assert "recruiting" in shown
+    assert "scoring" in shown
     _, shown = with_terminal(args, "stdout")
     assert re.search(r"\x1b\[[0-9;]*3[0-9]", shown)
     assert r"\x1b[31mb" in shown

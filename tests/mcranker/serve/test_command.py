@@ -209,7 +209,7 @@ def test_errors_of_the_model_name_no_address_and_no_key() -> None:
             assert secret not in answer.text
 
 
-@pytest.mark.parametrize("flag", ["--check", "--new-key", "--hash-key"])
+@pytest.mark.parametrize("flag", ["--check", "--new-key"])
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     needed = {"serve": ("starlette", "no_such_package")}
     monkeypatch.setattr("mcranker.cli.serve.PACKAGES", needed)
@@ -220,12 +220,8 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, flag: s
 
 def test_keys_are_made_and_hashed() -> None:
     made = invoke("serve", "--new-key")
-    hashed = invoke("serve", "--hash-key", input=made.stdout)
     assert made.stdout.startswith("mcr_")
-    assert hashed.stdout.strip() in made.stderr
-    assert hashed.stdout.strip() == hash_key(made.stdout.strip())
-    short = invoke("serve", "--hash-key", input="abc\n")
-    assert short.exit_code != 0
+    assert hash_key(made.stdout.strip()) in made.stderr
 
 
 @pytest.mark.parametrize(
