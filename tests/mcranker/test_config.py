@@ -9,9 +9,6 @@ import pytest
 
 from mcranker.config import NO_YES, PRESETS, RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import Capabilities
-
-STRONG = Capabilities(json_schema=True, label_logprobs=True)
 
 # The value in the paper's preset and the one in the reference's.
 DIFFERENCES = {

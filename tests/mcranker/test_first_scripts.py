@@ -80,11 +80,6 @@ def answer(request: ChatRequest) -> str:
 
 
 @pytest.fixture
-def ranker() -> MCRanker:
-    return MCRanker(model=ScriptedChat(answer), ledger=None)
-
-
-@pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The page's scripts, for dictionaries, LangChain and LlamaIndex."""
     scripted(monkeypatch, tmp_path).answer = answer

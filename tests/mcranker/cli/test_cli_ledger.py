@@ -66,20 +66,6 @@ def test_no_verb_makes_a_ledger(
     assert "MCRANKER_LEDGER says to keep no ledger; name one by --ledger" in result.stderr
 
 
-def test_stats_as_json(path: Path) -> None:
-    whole = json.loads(invoke("ledger", "--output", "json").stdout)
-    assert (whole["status"], whole["errors"]) == ("ok", [])
-    found = whole["ledger"]
-    assert found["path"] == str(path)
-    assert found["bytes"] == path.stat().st_size
-    assert (found["answers"], found["unusable"], found["cost"]) == (9, 2, None)
-    assert found["oldest"] == "2023-11-14T22:13:20+00:00" < found["newest"]
-    mine = found["by_model_and_stage"][2]
-    assert (mine["model"], mine["stage"], mine["answers"]) == (MODEL, "score", 6)
-    assert mine["cost"] == pytest.approx(6 * 0.000083)
-    assert mine["seconds"] == 6 * 0.25
-
-
 @pytest.mark.parametrize(
     ("chosen", "count"),
     [

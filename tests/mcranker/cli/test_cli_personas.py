@@ -10,10 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mcranker.cli.group import personas as cli
-from personas import Criterion, Member, Persona, Rubric, Team, dumps, library, load, save
+from personas import Criterion, Member, Persona, Rubric, Team, library, load, save
 from personas.provenance import sealed
 
-UNSAFE = "\x1b[31mred\x9b0m \u202eback [bold]b[/bold]"
 EFFECT = Criterion(name="Effect", description="It says how well a mask filters.", weight=75)
 COST = Criterion(name="Cost", description="It names a price.", weight=25)
 NURSE = Member(
@@ -132,27 +131,6 @@ def test_show_says_what_is_not_there(name: str, message: str) -> None:
     assert stderr.count("\n") == 1
 
 
-def test_foreign_text_reaches_no_terminal_as_it_is() -> None:
-    unsafe = Criterion(name=f"{UNSAFE} 1", description=UNSAFE, weight=60)
-    member = Member(
-        persona=Persona(name=UNSAFE, description=UNSAFE, topics=(UNSAFE,), reason=UNSAFE),
-        rubric=Rubric(criteria=(unsafe, COST), reason=UNSAFE),
-    )
-    team = Team(members=(member,), name=UNSAFE, description=UNSAFE, query=UNSAFE)
-    save(team, "unsafe.yaml")
-    # `run` looks for what must not be there.
-    page = run("show", "unsafe.yaml").stdout
-    # What is told of the team three times, of the persona four, of the rubric three.
-    assert page.count("\\x1b[31mred\\x9b0m \\u202eback [bold]b[/bold]") == 10
-    run("show", "--check", "unsafe.yaml")
-    written("odd.yaml", dumps(team) + f'"{"zz"}\\e[31m": 1\n')
-    assert "zz\\x1b[31m: unknown key" in run("show", "--check", "odd.yaml", code=1).stdout
-    assert (
-        load(Team, written("again.yaml", run("show", "unsafe.yaml", "--output", "yaml").stdout))
-        == team
-    )
-
-
 BAD = "members:\n- persona: {name: A}\n  rubrik: 1\n- persona: {nam: B}\nlocked: 3\n"
 
 
@@ -176,17 +154,6 @@ def test_validate_lists_every_problem() -> None:
         "gone.json: cannot be read: No such file or directory",
     ]
     assert result.stderr == "personas: error: 2 of 5 files cannot be used\n"
-
-
-ODD = """\
-members:
-- persona: {name: A}
-- persona: {name: B}
-  rubric:
-    criteria:
-    - {name: x, weight: 91}
-    - {name: y, weight: 9}
-"""
 
 
 def test_weights_brought_to_100_are_told_by_show_and_validate() -> None:

@@ -253,7 +253,10 @@ async def test_all_answers_in_their_order(store: LedgerStore, clock: Clock) -> N
     found = [each async for each in store.iterate()]
     assert [each.key for each in found] == [key(number) for number in range(5)]
     assert [each.unusable for each in found] == [False, True, False, False, False]
-    assert (found[4].reply, found[4].model, found[4].stage) == (whole.reply, MODEL, "assess")
+    kept = found[4].reply
+    assert kept is not None
+    assert (kept.text, kept.answers) == ("\ud800", whole.reply.answers)
+    assert (found[4].model, found[4].stage) == (MODEL, "assess")
     assert found[4].created.isoformat() == "2023-11-16T22:13:20+00:00"
 
 
