@@ -110,19 +110,6 @@ def test_the_calls_of_other_rankers(options: dict[str, Any]) -> None:
     assert calls_by(estimate.table) == calls_by(ranking.calls)
 
 
-def test_tokens_follow_the_texts() -> None:
-    short = MCRanker(model=silent(), team_size=1).estimate("q", ["x" * 400])
-    long = MCRanker(model=silent(), team_size=1).estimate("q", ["x" * 4400])
-    # One scoring call with 4,000 bytes more; a token has four.
-    assert long.input_tokens - short.input_tokens == 1000
-    assert long.output_tokens == short.output_tokens
-    stages = short.table.by("stage")
-    assert 5 <= stages["score"].output_tokens <= 12
-    assert 200 <= stages["criteria"].output_tokens <= 400
-    each = MCRanker(model=silent(), team_size=1, scoring="per_criterion")
-    assert each.estimate("q", ["x"]).table.by("stage")["score"].output_tokens > 15
-
-
 @pytest.mark.parametrize(
     "ranker",
     [

@@ -92,17 +92,6 @@ def test_trec_goes_to_a_file_and_names_the_query(run: Run, docs: Path, tmp_path:
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_an_id_that_a_run_cannot_hold_is_found_before_any_call(
-    run: Run, models: Connected, tmp_path: Path
-) -> None:
-    path = tmp_path / "docs.jsonl"
-    path.write_text('{"_id": "a b", "text": "x"}')
-    result = run("rank", "q", "--docs", path, "--output", "trec")
-    assert result.exit_code == 1
-    assert "'a b' holds white space" in result.stderr
-    assert models.requests == []
-
-
 def test_missing_scores_are_exit_code_3(run: Run, models: Connected, docs: Path) -> None:
     models.answer = lossy
     result = run("rank", "q", "--docs", docs)

@@ -110,16 +110,6 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(
     assert said in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["rank", "recruit", "serve", "ask"])
-def test_every_verb_that_ranks_takes_the_same_options(models: Connected, verb: str) -> None:
-    words = {"rank": ("q", "a"), "recruit": ("q",), "ask": ("q", "--index", ".")}.get(verb, ())
-    for args in (("-o", "dept=3"), ("--config", "odd.toml")):
-        Path("odd.toml").write_text("dept = 3\n")
-        done = invoke(verb, *words, *args)
-        assert done.exit_code == 2
-        assert "did you mean 'depth'?" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("args", "code", "expected"),
     [

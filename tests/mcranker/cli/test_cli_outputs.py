@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,16 +197,3 @@ def test_a_full_disk_at_the_end_takes_nothing_else_along(
     asked = len(models.requests)
     assert call("mcranker", *args).exit_code == 0
     assert len(models.requests) == asked  # what was paid for is there
-
-
-@linux
-def test_a_full_disk_is_one_error_in_json(tmp_path: Path, models: Connected) -> None:
-    for args in (
-        ["rank", "q", "a", "--save", tmp_path / "full"],
-        ["recruit", "q", "--out", tmp_path / "full.yaml"],
-    ):
-        result = call("mcranker", *args, "--output", "json")
-        whole = json.loads(result.stdout)
-        assert (result.exit_code, whole["exit_code"], whole["status"]) == (1, 1, "error")
-        assert [error["code"] for error in whole["errors"]] == ["OSError"]
-        assert whole.keys() & {"ranking", "team"}

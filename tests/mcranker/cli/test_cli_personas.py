@@ -71,16 +71,6 @@ def test_list_takes_what_has_every_word() -> None:
     assert "health_questions" not in page
 
 
-def test_show_a_member_of_the_library() -> None:
-    page = run("show", "clinician").stdout
-    assert page.startswith("Clinician  from the library\nA practising doctor who")
-    assert "topics: diagnosis, treatment," in page
-    # 16 columns are 100%: 40% are 6.4, and 0.4 of a column is about a half.
-    assert "━━━━━━╸            40%  Answers the clinical question\n" in page
-    assert " by a " not in page
-    assert run("show", "Clinician").stdout == page
-
-
 def test_show_a_team_says_what_a_person_edited() -> None:
     nurse = sealed(NURSE)
     own = Criterion(name="Comfort", description="It says how a mask feels.", weight=75)

@@ -131,13 +131,6 @@ def test_queries(make: Make) -> None:
         read_queries(make("q.jsonl", '{"text": "masks"}'))
 
 
-def test_a_question_that_is_not_kept_is_no_query(make: Make) -> None:
-    lines = (
-        '{"id": "1", "question": "a", "keep": false}\n{"id": "2", "question": "b", "keep": true}\n'
-    )
-    assert read_queries(make("q.jsonl", lines)) == [Query("b", "2")]
-
-
 def test_of_a_corpus_only_what_is_wanted_is_kept(make: Make) -> None:
     source = make("c.tsv", "a\t1\nb\t2\nb\t3\nc\t4\n")
     assert list(read_corpus(source, {"c", "a"})) == ["a", "c"]
