@@ -176,14 +176,18 @@ def showing(ctx: click.Context, tracker: Tracker, reached: str = "{}") -> Iterat
         yield display
 
 
-class Finished(Protocol):
-    """A result among many, with its place in the order of writing, from 0, or its error."""
-
-    @property
-    def place(self) -> int: ...
+class Done(Protocol):
+    """A result of one of many queries, or its error."""
 
     @property
     def error(self) -> MCRankerError | None: ...
+
+
+class Finished(Done, Protocol):
+    """One with its place in the order of writing, from 0."""
+
+    @property
+    def place(self) -> int: ...
 
 
 F = TypeVar("F", bound=Finished)
@@ -219,13 +223,6 @@ async def in_order(
     if not ctx.params["quiet"] and not live_is_wanted(quiet=False):
         parts = (f"{tracker.done:,} of {tracker.total or 0:,} {tracker.unit}", tracker.used)
         say(f"{tracker.stage}: {', '.join(filter(None, parts))}")
-
-
-class Done(Protocol):
-    """A result of one of many queries, or its error."""
-
-    @property
-    def error(self) -> MCRankerError | None: ...
 
 
 async def work_off(ctx: click.Context, results: AsyncIterable[Done], total: int) -> int:

@@ -154,7 +154,8 @@ class Verb(click.Command):
             if all(param.name != "option" for param in self.params):
                 raise
             name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
-            close = "".join(f" or use {each!r}" for each in error.possibilities or ())
+            meant = ", ".join(map(repr, error.possibilities or ()))
+            close = f" (or did you mean {meant}?)" if meant else ""
             raise click.UsageError(
                 f"there is no {error.option_name}; give it as -o {name}=VALUE, if --options lists "
                 f"it{close}",
