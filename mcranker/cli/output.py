@@ -228,8 +228,8 @@ def today() -> str:
 
 def command_line(ctx: click.Context) -> str:
     """The command as it was given, e.g. ``personas report runs/x --out report``."""
-    words = (_FOLDERS.sub(r"\1", word) for word in ctx.meta.get(ARGUMENTS, ()))
-    return shlex.join([*ctx.command_path.split(), *words])
+    given = (word for word in ctx.meta.get(ARGUMENTS, ()) if word not in ("-q", "--quiet"))
+    return shlex.join([*ctx.command_path.split(), *(_FOLDERS.sub(r"\1", word) for word in given)])
 
 
 def _print(text: str) -> None:
