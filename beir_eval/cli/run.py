@@ -347,7 +347,6 @@ def _flags() -> list[click.Parameter]:
 command = Verb(
     "run",
     _run,
-    keys=_KEYS,
     params=_flags(),
     help="""Run rankers over data sets, or pipelines over questions, into run folders.
 

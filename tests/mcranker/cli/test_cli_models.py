@@ -95,14 +95,6 @@ def test_rank_says_in_one_sentence_what_would_judge_better() -> None:
 
 
 @pytest.mark.usefixtures("embedded")
-@pytest.mark.parametrize("flags", [("--quiet",), ("--model", "local:minilm")])
-def test_who_names_the_model_or_wants_quiet_is_told_nothing(flags: tuple[str, ...]) -> None:
-    result = invoke("rank", "masks", *DOCS, *flags)
-    assert result.exit_code == 0, result.output
-    assert better_judges() not in result.stderr
-
-
-@pytest.mark.usefixtures("embedded")
 def test_the_check_asks_it_a_typed_question_and_suggests_a_better_one() -> None:
     result = invoke("models", "--check", "--output", "json")
     said = {each["check"]: each["said"] for each in json.loads(result.stdout)["checks"]}

@@ -174,12 +174,8 @@ def test_what_was_answered_before_a_kill_is_not_asked_again(tmp_path: Path) -> N
 
 def test_keys_are_made_and_hashed() -> None:
     made = invoke("serve", "--new-key")
-    hashed = invoke("serve", "--hash-key", input=made.stdout)
     assert made.stdout.startswith("mcr_")
-    assert hashed.stdout.strip() in made.stderr
-    assert hashed.stdout.strip() == hash_key(made.stdout.strip())
-    short = invoke("serve", "--hash-key", input="abc\n")
-    assert short.exit_code != 0
+    assert hash_key(made.stdout.strip()) in made.stderr
 
 
 @pytest.mark.parametrize(
