@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     )
     from mcranker.llm.connect import connect
     from mcranker.llm.provider import Provider
-    from mcranker.llm.providers.compatible_http import CompatibleChat
+    from mcranker.llm.providers.openai_chat import CompatibleChat
     from mcranker.llm.scripted import ScriptedChat
     from mcranker.logs import WeakJudgeWarning
     from mcranker.method.session import Job
@@ -130,7 +130,7 @@ _EXPORTS = {
     "Tag Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.provider": "Provider",
-    "mcranker.llm.providers.compatible_http": "CompatibleChat",
+    "mcranker.llm.providers.openai_chat": "CompatibleChat",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
     "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed "

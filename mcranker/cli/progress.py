@@ -315,9 +315,9 @@ def worker_flag() -> click.Parameter:
 
 
 def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
-    """Fetch local models of the catalogue that are missing, visibly, before the work begins."""
+    """Fetch local models of the catalogue that are missing before the work begins."""
     from mcranker.llm.local.catalogue import find
-    from mcranker.llm.local.model_files import resolve, resolve_encoder
+    from mcranker.llm.local.model_files import present, resolve, resolve_encoder
 
     for model in models:
         name = model.strip().removeprefix("local:").strip()
@@ -326,14 +326,10 @@ def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
             continue
         ctx = click.get_current_context(silent=True)
         invocation = ctx.ensure_object(Invocation) if ctx else Invocation()
-        with (
-            invocation.during(f"fetching {name}; nothing of it was kept"),
-            download_bar(name, quiet=quiet) as progress,
-        ):
-            if entry.tokenizer is None:
-                resolve(name, progress=progress)
-            else:
-                resolve_encoder(entry, progress=progress)
+        if present(entry) is None and not quiet:
+            say(f"fetching {plain(name)} ({file_size(entry.size)})")
+        with invocation.during(f"fetching {name}; nothing of it was kept"):
+            resolve(name) if entry.tokenizer is None else resolve_encoder(entry)
 
 
 def _can_be_used(entry: CatalogueEntry) -> bool:
@@ -343,47 +339,10 @@ def _can_be_used(entry: CatalogueEntry) -> bool:
 
 
 def is_here(entry: CatalogueEntry) -> bool:
-    """True if the cache folder has the files of a model, or of its substitute."""
-    from mcranker.llm.local.catalogue import find
+    """True if the cache folder has the files of a model."""
     from mcranker.llm.local.model_files import cache_folder
 
-    other = find(entry.otherwise) if entry.otherwise else None
-    return any(
-        all((cache_folder() / part.file).is_file() for part in each.files)
-        for each in (entry, other)
-        if each is not None
-    )
-
-
-@contextmanager
-def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """Show the bytes fetched so far and their total, once there are any."""
-    shown = plain(name)
-    if not live_is_wanted(quiet=quiet):
-        said = quiet
-
-        def say_once(done: int, total: int | None) -> None:
-            nonlocal said
-            if not said:
-                say(f"fetching {shown} ({file_size(total)})")
-            said = True
-
-        yield say_once
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
-    bar = Progress(*columns, TransferSpeedColumn(), console=_console(), transient=True)
-    task = bar.add_task(f"fetching {shown}", total=None)
-
-    def draw(done: int, total: int | None) -> None:
-        bar.start()
-        bar.update(task, completed=done, total=total)
-
-    try:
-        yield draw
-    finally:
-        bar.stop()
+    return all((cache_folder() / part.file).is_file() for part in entry.files)
 
 
 def _progress() -> Progress:

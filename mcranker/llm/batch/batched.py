@@ -11,7 +11,6 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +35,6 @@ from mcranker.llm.batch.services import (
     BatchService,
     BatchStatus,
     OpenAIBatches,
-    lines_of,
 )
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from mcranker.llm.ledger.rows import request_key
@@ -44,11 +42,10 @@ from mcranker.llm.ledger.store import MOST_KEYS
 from mcranker.llm.masking import shown_url
 from mcranker.llm.prices import BATCH_SUFFIX
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.http_chat import MOST_RESULTS, TRANSFER_SECONDS, Writer
 from mcranker.llm.providers.http_errors import Problem, parse_object, said_by
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.parameters import NEEDED, refused_parameter
-from mcranker.llm.providers.sdk_chat import Writer
 from mcranker.logs import safe_logger
 from personas.ranking.usage import Stage
 
@@ -79,7 +76,7 @@ class Batched:
 
     service: BatchService
     notes: BatchNotes  # of batches under way, of this run and others
-    ledger: Ledger | None = None  # where answers are kept; None to hand them out only
+    ledger: Ledger  # where answers are kept
     timings: BatchTimings = field(default_factory=BatchTimings)
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep  # tests replace it, and the clock
     clock: Callable[[], float] = time.time
@@ -117,21 +114,15 @@ class Batched:
         await self.chat.aclose()
 
 
-def batched(model: ChatModel, folder: Path, ledger: Ledger | None) -> Batched:
+def batched(model: ChatModel, folder: Path, ledger: Ledger) -> Batched:
     """The model, asked through its provider's batch API."""
     if isinstance(model, OpenAIChat):
         return Batched(OpenAIBatches(model), BatchNotes(folder), ledger)
     if isinstance(model, AnthropicMessages):
         return Batched(AnthropicBatches(model), BatchNotes(folder), ledger)
-    if isinstance(model, CompatibleChat):
-        reason = "a server of one's own has no batch API"
-    elif model.name.startswith(("local:", "crossencoder:")):
-        reason = "it runs in this process"
-    else:
-        reason = "it is not one of OpenAI's or Anthropic's own services"
     raise ConfigError(
-        f"batch=True does not go with {model.name!r}: {reason}; leave batch out, or use "
-        "'openai:NAME' or 'anthropic:NAME' without base_url="
+        f"batch=True does not go with {model.name!r}: only OpenAI's and Anthropic's own services "
+        "have batches; leave batch out, or use 'openai:NAME' or 'anthropic:NAME' without base_url="
     )
 
 
@@ -258,11 +249,10 @@ class _Collector:
         """Assign every gathered request to a batch under way, or to a new one."""
         wanted, kept = list(self._gathered), dict[bytes, ChatReply]()
         self._adopt()
-        if (ledger := self.owner.ledger) is not None:
-            # Another process may have finished a batch since the ledger was asked.
-            keys = list(map(bytes.fromhex, wanted))
-            for start in range(0, len(keys), MOST_KEYS):
-                kept |= await ledger.store.get_many(keys[start : start + MOST_KEYS])
+        # Another process may have finished a batch since the ledger was asked.
+        keys = list(map(bytes.fromhex, wanted))
+        for start in range(0, len(keys), MOST_KEYS):
+            kept |= await self.owner.ledger.store.get_many(keys[start : start + MOST_KEYS])
         fresh = list[_Entry]()
         for key in wanted:
             entry = self._gathered.pop(key, None)
@@ -350,7 +340,6 @@ class _Batch:
         self._own = bool(self._lines)
         self._source: bytes | None = None  # the lines, where the provider finds them
         self._begun = False  # a creation may have reached the provider
-        self._unclaimed: list[str] = []
         self._interval = self._owner.timings.first_poll
         self._failing_since: float | None = None
         self._progress = ""
@@ -416,9 +405,8 @@ class _Batch:
 
     async def _noted(self) -> bool:
         """Write the note, unless one of another process has come since the orders were gathered."""
-        owner, ledger = self._owner, self._owner.ledger
-        alone = ledger and ledger.alone(f"batches {self._chat.name} {self._chat.endpoint}")
-        async with alone or nullcontext():
+        owner = self._owner
+        async with owner.ledger.alone(f"batches {self._chat.name} {self._chat.endpoint}"):
             others = [
                 each
                 for each in owner.notes.of(self.note.model, self.note.endpoint)
@@ -480,13 +468,10 @@ class _Batch:
             self._finish(status)
 
     async def _read(self, path: str) -> None:
-        service = self._chat.service
-        async with (
-            aclosing(self._chat.stream(path)) as pieces,
-            aclosing(lines_of(pieces, service)) as lines,
-        ):
-            async for line in lines:
-                await self._take(self._service.item(parse_object(line, service)))
+        chat = self._chat
+        found = await chat.fetch("get", path, seconds=TRANSFER_SECONDS, most=MOST_RESULTS)
+        for line in filter(None, map(bytes.strip, found.splitlines())):
+            await self._take(self._service.item(parse_object(line, chat.service)))
 
     async def _take(self, item: BatchItem) -> None:
         group = self.left.get(item.key)
@@ -502,11 +487,8 @@ class _Batch:
             except ModelError as error:
                 self._failed(entry, error)
             else:
-                if (ledger := self._owner.ledger) is not None:
-                    key, name = bytes.fromhex(item.key), self._owner.name
-                    await ledger.keep(key, reply, model=name, stage=group.stage)
-                elif entry is None:
-                    self._unclaimed.append(item.key)
+                key, name = bytes.fromhex(item.key), self._owner.name
+                await self._owner.ledger.keep(key, reply, model=name, stage=group.stage)
                 if (entry := self._waiting(item.key)) is not None:
                     self._collector.settle(entry, reply)
         del self.left[item.key]
@@ -514,11 +496,7 @@ class _Batch:
     def _finish(self, status: BatchStatus) -> None:
         for key in self.left:
             self._not_answered(self._waiting(key), BatchItem(key, status.unanswered))
-        notes = self._owner.notes
-        if self._unclaimed:  # paid, and nowhere else to be had
-            notes.write(self.note.only(self._unclaimed))
-        else:
-            notes.remove(self.note.mark)
+        self._owner.notes.remove(self.note.mark)
         self._end(self.again)
 
     # What becomes of those who wait.

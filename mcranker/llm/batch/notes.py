@@ -1,22 +1,13 @@
 """Notes on disk of batches under way, so that the next run finds them.
 
-One JSON file a batch, next to the ledger. It says which requests are in it by their keys (see
-`mcranker.llm.ledger.rows`) and how their results are to be read; it holds no prompt
-and no API key.
-
-| what happened | what the next run does |
-|---|---|
-| stopped while waiting | waits for the same batch |
-| stopped between the creation of a batch and the note of its id | looks for it, by the mark |
-| stopped before the creation | finds none, and sends again when the note is old enough |
-
-Anthropic keeps no mark with a batch. So there a batch whose id was not noted is not found, and
-its requests are sent, and paid for, again.
+One JSON file a batch, next to the ledger: the keys of its requests, and how their results are to be
+read; no prompt and no API key. Anthropic keeps no mark with a batch, so one whose id was not noted
+is not found there, and its requests are sent, and paid for, again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
@@ -67,12 +58,6 @@ class BatchNote(BaseModel):
     def keys(self) -> dict[str, BatchGroup]:
         """Every key, and the group it is in."""
         return {key: group for group in self.groups for key in group.keys}
-
-    def only(self, wanted: Collection[str]) -> BatchNote:
-        """The note without the other keys."""
-        kept = [(group, tuple(key for key in group.keys if key in wanted)) for group in self.groups]
-        groups = tuple(group.model_copy(update={"keys": keys}) for group, keys in kept if keys)
-        return self.model_copy(update={"groups": groups})
 
 
 class BatchNotes:

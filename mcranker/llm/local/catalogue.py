@@ -67,7 +67,6 @@ class CatalogueEntry(CatalogueFile):
     note: str
     tokenizer: CatalogueFile | None = None
     dimensions: Annotated[int, Field(ge=0)] = 0
-    otherwise: str | None = None
 
     @property
     def files(self) -> tuple[CatalogueFile, ...]:

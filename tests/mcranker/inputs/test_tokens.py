@@ -37,10 +37,6 @@ def test_there_are_33_stop_words() -> None:
     assert tokenize(" ".join(STOP_WORDS)) == []
 
 
-def test_a_very_long_word_is_cut_as_lucene_cuts_it() -> None:
-    assert [len(word) for word in words("7" * 600)] == [255, 255, 90]
-
-
 @given(st.text(st.sampled_from("aZs09_.:,;' -\n"), max_size=30))
 def test_plain_text_is_cut_alike_with_and_without_foreign_letters(text: str) -> None:
     # The sign at the end is no part of a word, but puts the text on the way for all of Unicode.

@@ -47,9 +47,8 @@ from tests.mcranker.replies import test_orders
 from tests.support.comparing import best, in_order, shown_in
 from tests.support.scale import scaled
 from tests.support.shallow_model import FULL, shallow_model
-from tests.support.tiny_reranker import reranker
 
-__all__ = ["reranker", "shallow_model"]
+__all__ = ["shallow_model"]
 
 CASES = 500
 PLAIN = Capabilities(json_schema=True)
@@ -429,7 +428,6 @@ LISTED = {"max_score_tokens": 8, "repair_attempts": 0}
 LOCAL: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("mcranker", {**JUDGED, **SHORT}, True),
     ("rg_yn", {}, False),
-    ("rerank", {}, False),
     ("rankgpt", LISTED, True),
     ("setwise", {"ranks": 1, "children": 1}, False),
     ("rebel", {"top_n": None, "min_relevance_score": 0, "max_score_tokens": 600}, True),
@@ -440,13 +438,13 @@ LOCAL: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
 @pytest.mark.local_model
 @pytest.mark.parametrize(("name", "options", "shallow"), LOCAL)
 def test_a_local_model_ranks_a_query_of_the_mini_collection(
-    name: str, options: Mapping[str, Any], shallow: bool, reranker: Path, shallow_model: Path
+    name: str, options: Mapping[str, Any], shallow: bool, shallow_model: Path
 ) -> None:
     pytest.importorskip("xllamacpp")
     data = load("mini")
     query, text = next(iter(data.queries.items()))
     docs = {each: data.corpus[each].text for each in list(data.qrels[query])[:2]}
-    model = f"local:{reranker if name == 'rerank' else shallow_model if shallow else FULL}"
+    model = f"local:{shallow_model if shallow else FULL}"
     short = {"max_passage_words": 12, "on_failure": "keep_order", **options}
     with made(name, model, **short) as ranker:
         ranking = ranker.rank(text, docs)

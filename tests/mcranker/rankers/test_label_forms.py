@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcranker import DirectRanker, Hit, ReplyError, SetwiseRanker
-from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.openai_chat import CompatibleChat
 from mcranker.rankers.likelihood import PYesRanker, RankRAGRanker, RGSRanker, RGYNRanker
 from tests.support.loopback import Body, completion, serve_in_thread
 

@@ -7,13 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcranker.errors import (
     AuthenticationFailed,
     ConfigError,
-    ModelError,
     RequestRejected,
     ServerFailed,
     UnsupportedCapability,
@@ -151,34 +148,6 @@ def test_voyages_list_is_read_too() -> None:
 def test_logits_where_none_are_expected_are_said(score: float) -> None:
     with pytest.raises(UnsupportedCapability, match="name the model 'rerank-logits:m'"):
         read(scored(0.5, score, 0.5))
-
-
-ITEMS = st.fixed_dictionaries(
-    {},
-    optional={
-        "index": st.integers(-2, 4) | st.none() | st.floats() | st.text(max_size=2),
-        "relevance_score": st.floats() | st.none() | st.integers() | st.text(max_size=3),
-        "score": st.floats() | st.booleans(),
-        "document": st.none() | st.dictionaries(st.just("text"), st.text(max_size=3)),
-    },
-)
-
-
-@given(st.lists(ITEMS | st.none() | st.integers(), max_size=5), st.booleans())
-def test_whatever_comes_no_score_is_shifted_or_invented(results: list[Any], logits: bool) -> None:
-    try:
-        answers = read(results, logits=logits)
-    except ModelError:
-        return
-    for place, answer in enumerate(answers):
-        own = [each for each in results if each["index"] in (place, str(place))]
-        if answer.value is None:
-            assert answer.problem
-        else:
-            (item,) = own
-            score = item.get("relevance_score", item.get("score"))
-            expected = 1 / (1 + math.exp(-max(score, -700))) if logits else min(max(score, 0), 1)
-            assert answer.value == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
 def question(**fields: Any) -> ChatRequest:
