@@ -160,6 +160,7 @@ class _Engine:
     def __init__(self, chat: ChatModel) -> None:
         self._chat = chat
         self._bridge = Bridge(chat.aclose)
+        self._most = MOST_TEXTS
         self.close = self._bridge.close
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[Tokens]]:
@@ -167,7 +168,7 @@ class _Engine:
         room = MOST_CHARACTERS
         for text in texts:
             length = min(len(text), LONGEST_TEXT)
-            if batch and (len(batch) >= MOST_TEXTS or length > room):
+            if batch and (len(batch) >= self._most or length > room):
                 yield batch
                 batch, room = [], MOST_CHARACTERS
             batch.append(Tokens(text))
@@ -185,6 +186,8 @@ class _Engine:
                 break
             except (RequestRejected, ContextTooLong, ContentRefused) as error:
                 if len(batch) > 1:
+                    if "batch" in str(error):  # as Text Embeddings Inference says it
+                        self._most = len(batch) // 2
                     raise
                 (text,) = readable
                 if not isinstance(error, ContextTooLong) or len(text) < SHORTEST:

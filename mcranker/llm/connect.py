@@ -56,17 +56,12 @@ def connect(
     | a `ChatModel` | itself |
     | None | what the environment suggests: see `choose_default` |
 
-    Args:
-        model: one of the above.
-        base_url: the server's address; None for the provider's own, or for the address in
-            ``OPENAI_BASE_URL``, ``ANTHROPIC_BASE_URL``, or, where the model is taken from
-            ``MCRANKER_MODEL``, in ``MCRANKER_BASE_URL``.
-        api_key: None for the environment's.
-        concurrency: calls at once, at most.
-        timeout: seconds allowed to one call.
+    `base_url` None is the provider's own address, or the one in ``OPENAI_BASE_URL``,
+    ``ANTHROPIC_BASE_URL`` or, for a model from ``MCRANKER_MODEL``, ``MCRANKER_BASE_URL``.
+    `concurrency` is the most calls at once, `timeout` the seconds allowed to one.
 
     Warns:
-        WeakJudgeWarning: the embedded default was chosen; once per process.
+        WeakJudgeWarning: the embedded default was chosen.
 
     Raises:
         ConfigError: the name or an option cannot be, or they do not go together.

@@ -28,7 +28,7 @@ from mcranker.errors import (
     RateLimited,
     UnsupportedCapability,
 )
-from mcranker.llm.batch.notes import BatchGroup, BatchNote, BatchNotes
+from mcranker.llm.batch.notes import BatchNote, BatchNotes
 from mcranker.llm.batch.services import (
     AnthropicBatches,
     BatchItem,
@@ -36,7 +36,7 @@ from mcranker.llm.batch.services import (
     BatchStatus,
     OpenAIBatches,
 )
-from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Tag
 from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.ledger.store import MOST_KEYS
 from mcranker.llm.masking import shown_url
@@ -47,7 +47,6 @@ from mcranker.llm.providers.http_errors import Problem, parse_object, said_by
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.parameters import NEEDED, refused_parameter
 from mcranker.logs import safe_logger
-from personas.ranking.usage import Stage
 
 if TYPE_CHECKING:
     from mcranker.llm.ledger.ledger import Ledger
@@ -270,7 +269,7 @@ class _Collector:
         """Find batches of other runs that answer gathered requests."""
         owner, known = self.owner, {batch.note.mark for batch in self._batches}
         for note in owner.notes.of(owner.chat.name, owner.endpoint):
-            if note.mark not in known and not self._gathered.keys().isdisjoint(note.keys):
+            if note.mark not in known and not self._gathered.keys().isdisjoint(note.requests):
                 name = note.batch or note.mark
                 logger.info("batch %s was sent before, with what is asked now", name)
                 self._batches.append(_Batch(self, note, owner.chat.writer(), {}))
@@ -298,19 +297,15 @@ class _Collector:
             yield _Batch(self, self._note(inside, now), write, inside, lines)
 
     def _note(self, inside: dict[str, _Entry], now: float) -> BatchNote:
-        groups: dict[tuple[Stage, tuple[str, ...]], list[str]] = {}
-        for key, entry in inside.items():
-            kind = (entry.request.tag.stage, entry.request.labels)
-            groups.setdefault(kind, []).append(key)
         return BatchNote(
             model=self.owner.chat.name,
             endpoint=shown_url(self.owner.endpoint),
             mark=uuid.uuid4().hex,
             created=now,
-            groups=tuple(
-                BatchGroup(stage=stage, labels=labels, keys=tuple(keys))
-                for (stage, labels), keys in groups.items()
-            ),
+            requests={
+                key: (entry.request.tag.stage, entry.request.labels)
+                for key, entry in inside.items()
+            },
         )
 
 
@@ -327,7 +322,7 @@ class _Batch:
     ) -> None:
         self.note = note
         self.entries = entries
-        self.left = note.keys  # those for which a result may still come
+        self.left = dict(note.requests)  # those for which a result may still come
         self.due = collector.owner.clock()  # when `advance` is to be called
         self.done = False
         self.again: list[_Entry] = []  # to be sent with another batch, once it is done
@@ -412,7 +407,7 @@ class _Batch:
                 for each in owner.notes.of(self.note.model, self.note.endpoint)
                 if each.mark != self.note.mark
             ]
-            if any(not self.left.keys().isdisjoint(other.keys) for other in others):
+            if any(not self.left.keys().isdisjoint(other.requests) for other in others):
                 self._end(self.entries.values())
                 return False
             owner.notes.write(self.note)
@@ -474,21 +469,22 @@ class _Batch:
             await self._take(self._service.item(parse_object(line, chat.service)))
 
     async def _take(self, item: BatchItem) -> None:
-        group = self.left.get(item.key)
-        if group is None:
+        if item.key not in self.left:
             return
+        stage, labels = self.left[item.key]
         entry = self._waiting(item.key)
         if item.body is None:
             self._not_answered(entry, item)
         else:
-            request = entry.request if entry else group.request()
+            # Of a request that no caller holds any more, what its reply is read by is known.
+            request = entry.request if entry else ChatRequest((), Tag(stage), labels=labels)
             try:
                 reply = self._chat.read(item.body, request)
             except ModelError as error:
                 self._failed(entry, error)
             else:
                 key, name = bytes.fromhex(item.key), self._owner.name
-                await self._owner.ledger.keep(key, reply, model=name, stage=group.stage)
+                await self._owner.ledger.keep(key, reply, model=name, stage=stage)
                 if (entry := self._waiting(item.key)) is not None:
                     self._collector.settle(entry, reply)
         del self.left[item.key]

@@ -15,7 +15,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from mcranker.errors import LedgerError
-from mcranker.llm.chat import ChatRequest, Tag
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from personas.io.atomic import write_whole
@@ -25,20 +24,6 @@ logger = safe_logger("mcranker.llm")
 
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Mark = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
-
-
-class BatchGroup(BaseModel):
-    """Requests of a batch whose results are read in the same way."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    stage: Stage
-    labels: tuple[str, ...] = ()
-    keys: tuple[Key, ...]
-
-    def request(self) -> ChatRequest:
-        """A substitute for a request that no caller holds any more."""
-        return ChatRequest(messages=(), tag=Tag(self.stage), labels=self.labels)
 
 
 class BatchNote(BaseModel):
@@ -52,12 +37,8 @@ class BatchNote(BaseModel):
     mark: Mark
     created: float
     batch: str | None = None
-    groups: tuple[BatchGroup, ...]
-
-    @property
-    def keys(self) -> dict[str, BatchGroup]:
-        """Every key, and the group it is in."""
-        return {key: group for group in self.groups for key in group.keys}
+    requests: dict[Key, tuple[Stage, tuple[str, ...]]]
+    """The key of each request, and by which stage and labels its reply is read."""
 
 
 class BatchNotes:

@@ -27,8 +27,9 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
-from mcranker.llm.local.catalogue import check_installed, engine_service
+from mcranker.llm.local.catalogue import check_installed
 from mcranker.llm.local.model_files import file_mark
+from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
 from mcranker.llm.typed_answers import check_limits
 from mcranker.runtime.forks import renew_in_child
@@ -88,7 +89,8 @@ class CrossEncoderChat:
             ],
             "usage": {"prompt_tokens": tokens},
         }
-        service = engine_service(self.name, PACKAGE)
+        advice = "open the model again"
+        service = Service(self.name, PACKAGE, advice, advice, advice, 0.0)
         reply = rerank_reply(data, request, logits=_FORM.logits, service=service)
         return replace(reply, usage=replace(reply.usage, seconds=seconds))
 

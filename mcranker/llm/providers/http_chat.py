@@ -1,12 +1,7 @@
 """Every model asked over HTTP: address and key, a client per event loop, bodies, batches.
 
-| what | bytes, once decompressed | beyond that |
-|---|---|---|
-| an answer with a good status | `MOST_REPLY` | `ServerFailed` |
-| an answer with an error status | `MOST_ERROR` | the rest is left unread |
-| the results of a batch | `MOST_RESULTS` | `ServerFailed` |
-
-Servers are asked not to compress: replies are a few kilobytes. Those that do are understood.
+Servers are asked not to compress: replies are a few kilobytes. Those that do are understood. Of a
+body only so many bytes are read, once decompressed: see `MOST_REPLY`, `MOST_ERROR`, `MOST_RESULTS`.
 """
 
 from __future__ import annotations
@@ -356,11 +351,6 @@ def checked_url(url: str, name: str = "base_url") -> str:
     """A base URL without a slash at its end; `name` is the option or variable it was given in."""
     stripped = url.strip().rstrip("/")
     shown = f"{name}={shown_url(url)!r}"
-    if not stripped:
-        raise ConfigError(
-            f"{shown} is empty; leave it out for the provider's own address, or write one like "
-            f"{EXAMPLE!r}"
-        )
     try:
         parts = urlsplit(stripped)
         usable = parts.scheme in ("http", "https") and parts.port != 0 and _is_host(parts)
@@ -368,7 +358,7 @@ def checked_url(url: str, name: str = "base_url") -> str:
         usable = False
     # `urlsplit` leaves out line breaks, which are no part of an address.
     if not usable or not stripped.isprintable() or " " in stripped:
-        raise ConfigError(f"{shown} is not a URL; write it like {EXAMPLE!r}")
+        raise ConfigError(f"{shown} is not a URL; leave it out, or write it like {EXAMPLE!r}")
     if "@" in parts.netloc:
         raise ConfigError(
             f"{shown} holds a user name or password; leave it out, and set OPENAI_API_KEY or "

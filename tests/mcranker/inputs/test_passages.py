@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcranker.errors import InputError
 from mcranker.inputs.passages import as_passages, as_query
@@ -124,21 +122,6 @@ def test_docs_that_are_refused(docs: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         as_passages(docs)
     assert message in str(caught.value)
-
-
-@given(
-    st.lists(
-        st.tuples(st.text(), st.text(), st.text(), st.none() | st.floats(-3.4e38, 3.4e38)),
-        unique_by=lambda each: each[0],
-    )
-)
-def test_records_keep_order_ids_and_texts(rows: list[tuple[str, str, str, float | None]]) -> None:
-    records = [dict(zip(("_id", "text", "title", "score"), row, strict=True)) for row in rows]
-    if any(not row[0].strip() for row in rows):
-        with pytest.raises(InputError, match="is empty"):
-            as_passages(records)
-        return
-    assert as_passages(records) == tuple(Passage(*row) for row in rows)
 
 
 def test_halves_of_surrogate_pairs_are_replaced_and_pairs_joined(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 TIED = {"q1": [("a", 2.0), ("b", 2.0), ("c", 2.0), ("d", 0.5)], "q2": [("z", 0.0), ("y", 0.0)]}
 
 
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runs")

@@ -107,16 +107,6 @@ def test_a_bare_name_is_an_error_that_helps(name: str, suggestion: str) -> None:
     assert f"did you mean {suggestion!r}?" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["", "llama3", "openai:", "openai: ", "scripted:x", "OpenAI:m"])
-def test_what_has_no_known_form_lists_the_forms(name: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        connect(name)
-    text = str(caught.value)
-    assert all(form in text for form in ("openai:NAME", "anthropic:NAME", "local:NAME"))
-    assert "did you mean" not in text
-    assert repr(name) in text
-
-
 @pytest.mark.parametrize(
     ("environ", "name", "reason"),
     [

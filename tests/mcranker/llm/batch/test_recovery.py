@@ -47,7 +47,7 @@ async def test_a_run_that_is_started_again_finds_its_batch(
         assert "batch batch_0 goes on" in caplog.text
         (note,) = place.notes
         assert (note["batch"], note["endpoint"]) == ("batch_0", place.server.url)
-        assert sorted(note["groups"][0]["keys"]) == sorted(place.server.jobs[0].keys)
+        assert sorted(note["requests"]) == sorted(place.server.jobs[0].keys)
         assert "p1" not in json.dumps(note)
         assert SECRET not in json.dumps(note)
         found = await outcomes(place.model(), [*requests[:2], ask("new")])

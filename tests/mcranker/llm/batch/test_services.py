@@ -17,7 +17,7 @@ from mcranker.errors import (
     RequestRejected,
     ServerFailed,
 )
-from mcranker.llm.batch.notes import BatchGroup, BatchNote
+from mcranker.llm.batch.notes import BatchNote
 from mcranker.llm.batch.services import (
     AnthropicBatches,
     BatchService,
@@ -132,8 +132,8 @@ async def test_what_goes_over_the_wire_to_anthropic() -> None:
 
 
 def note(mark: str, created: float) -> BatchNote:
-    groups = (BatchGroup(stage="score", keys=KEYS),)
-    return BatchNote(model="openai:m", endpoint="e", mark=mark, created=created, groups=groups)
+    requests = dict.fromkeys(KEYS, ("score", ()))
+    return BatchNote(model="openai:m", endpoint="e", mark=mark, created=created, requests=requests)
 
 
 async def test_a_batch_is_found_by_its_mark() -> None:

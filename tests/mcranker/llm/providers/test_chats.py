@@ -227,12 +227,23 @@ async def test_key_and_address_from_the_environment(
     async with serve(lambda _: completion() | anthropic_message()) as server:
         monkeypatch.setenv(f"{name}_BASE_URL", f"{server.root}/v1")
         monkeypatch.setenv(f"{name}_API_KEY", "k-env")
+        monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
         model = make("m")
         await model.complete(REQUEST)
         await model.aclose()
     assert model.endpoint == f"{server.root}{url}"
     headers = server.requests[0].headers
     assert "k-env" in f"{headers.get('x-api-key')} {headers.get('authorization')}"
+    expected = ("org-1", None) if name == "OPENAI" else (None, "2023-06-01")
+    assert (headers.get("openai-organization"), headers.get("anthropic-version")) == expected
+
+
+async def test_a_request_of_any_length_is_sent_whole() -> None:
+    async with serve(lambda _: completion("7")) as server:
+        model = CompatibleChat("m", base_url=server.url)
+        await model.complete(replace(REQUEST, messages=(Message("user", "x" * 2**21),)))
+        await model.aclose()
+    assert len(server.bodies[0]["messages"][0]["content"]) == 2**21
 
 
 async def test_a_server_of_ones_own_needs_no_key() -> None:

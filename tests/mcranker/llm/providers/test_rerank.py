@@ -11,7 +11,6 @@ import pytest
 from mcranker.errors import (
     AuthenticationFailed,
     ConfigError,
-    RequestRejected,
     ServerFailed,
     UnsupportedCapability,
 )
@@ -172,16 +171,6 @@ async def test_what_a_relevance_does_not_answer_is_refused(
     model = connect("rerank:m", base_url="http://127.0.0.1:9")
     with pytest.raises(UnsupportedCapability, match=problem):
         await model.complete(request_)
-
-
-@pytest.mark.anyio
-async def test_more_passages_than_the_service_takes_are_not_sent() -> None:
-    names = {f"p{n}": "text" for n in range(33)}
-    questions = tuple(Question(name, "", passage=name) for name in names)
-    request = ChatRequest((), Tag("score"), questions=questions, state=State("q", names))
-    model = connect("rerank-tei:m", base_url="http://127.0.0.1:9")
-    with pytest.raises(RequestRejected, match="33, and 32 is the limit"):
-        await model.complete(request)
 
 
 @pytest.mark.anyio
