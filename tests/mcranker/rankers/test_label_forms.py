@@ -45,24 +45,7 @@ def completions(steps: Sequence[Step]) -> Body:
     return completion("7", logprobs=logprobs)
 
 
-def llama(steps: Sequence[Step]) -> Body:
-    content = [
-        {"id": 1, "token": said, "prob": listed[said], "bytes": [*said.encode()]}
-        | {"top_probs": [{"id": 2, "token": text, "prob": p} for text, p in listed.items()]}
-        for said, listed in steps
-    ]
-    return completion("7", logprobs={"content": content})
-
-
-def former_llama(steps: Sequence[Step]) -> Body:
-    listed = [
-        {"content": said, "probs": [{"tok_str": text, "prob": p} for text, p in listed.items()]}
-        for said, listed in steps
-    ]
-    return completion("7") | {"completion_probabilities": listed}
-
-
-FORMS = [openai, vllm, completions, llama, former_llama]
+FORMS = [openai, vllm, completions]
 
 
 def later(label: Step, *before: str) -> list[Step]:
