@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from mcranker.llm.chat import Tag as Tag
     from mcranker.llm.connect import connect as connect
     from mcranker.llm.provider import Provider as Provider
-    from mcranker.llm.providers.compatible_http import CompatibleChat as CompatibleChat
+    from mcranker.llm.providers.openai_chat import CompatibleChat as CompatibleChat
     from mcranker.llm.scripted import ScriptedChat as ScriptedChat
     from mcranker.logs import WeakJudgeWarning as WeakJudgeWarning
     from mcranker.method.session import Job as Job
@@ -128,7 +128,7 @@ _EXPORTS = {
     "Tag Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.provider": "Provider",
-    "mcranker.llm.providers.compatible_http": "CompatibleChat",
+    "mcranker.llm.providers.openai_chat": "CompatibleChat",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
     "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed "

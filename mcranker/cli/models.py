@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcranker.cli.invocation import Invocation, run_loop
+from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import option_flags
 from mcranker.cli.output import DONE, ERROR, failure, present
-from mcranker.cli.progress import download_bar, fetch_models, is_here
+from mcranker.cli.progress import fetch_models, is_here
 from mcranker.cli.verb import Verb, flag, output_flag, refuse
 from mcranker.errors import MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatRequest, Message, Question, State, Tag
@@ -60,8 +60,9 @@ def _download(ctx: click.Context) -> int:
     if entry is None:
         raise not_found(name)
     ctx.ensure_object(Invocation).doing(f"fetching {entry.name}; nothing of it was kept")
-    with download_bar(entry.name, quiet=ctx.params["quiet"]) as progress:
-        path = str(download(entry, progress=progress))
+    if not ctx.params["quiet"]:
+        say(f"fetching {entry.name} ({file_size(entry.size)})")
+    path = str(download(entry))
     return present(ctx, path, path=path)
 
 

@@ -262,7 +262,7 @@ def worker_flag() -> click.Parameter:
 
 
 def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
-    """Fetch local models of the catalogue that are missing, visibly, before the work begins."""
+    """Fetch local models of the catalogue that are missing before the work begins."""
     from mcranker.llm.local.catalogue import find
     from mcranker.llm.local.model_files import resolve, resolve_encoder
 
@@ -271,13 +271,11 @@ def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
         entry = find(name) if prefix == "local" else None
         if entry is None or Path(name).exists() or is_here(entry) or not _can_be_used(entry):
             continue
+        if not quiet:
+            say(f"fetching {plain(name)} ({file_size(entry.size)})")
         if ctx := click.get_current_context(silent=True):
             ctx.ensure_object(Invocation).doing(f"fetching {name}; nothing of it was kept")
-        with download_bar(name, quiet=quiet) as progress:
-            if entry.tokenizer is None:
-                resolve(name, progress=progress)
-            else:
-                resolve_encoder(entry, progress=progress)
+        resolve(name) if entry.tokenizer is None else resolve_encoder(entry)
 
 
 def _can_be_used(entry: CatalogueEntry) -> bool:
@@ -287,31 +285,10 @@ def _can_be_used(entry: CatalogueEntry) -> bool:
 
 
 def is_here(entry: CatalogueEntry) -> bool:
-    """True if the cache folder has the files of a model, or of its substitute."""
-    from mcranker.llm.local.catalogue import find
+    """True if the cache folder has the files of a model."""
     from mcranker.llm.local.model_files import cache_folder
 
-    other = find(entry.otherwise) if entry.otherwise else None
-    return any(
-        all((cache_folder() / part.file).is_file() for part in each.files)
-        for each in (entry, other)
-        if each is not None
-    )
-
-
-@contextmanager
-def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """Show the bytes fetched so far and their total, once there are any."""
-    tracker, live = Tracker(f"fetching {plain(name)}", unit="MB"), live_is_wanted(quiet=quiet)
-    with ProgressDisplay(tracker, wanted=live) as display:
-
-        def show(done: int, total: int | None) -> None:
-            if tracker.total is None and not live and not quiet:
-                say(f"{tracker.stage} ({file_size(total)})")
-            tracker.done, tracker.total = done // 10**6, (total or done) // 10**6
-            display.update()
-
-        yield show
+    return all((cache_folder() / part.file).is_file() for part in entry.files)
 
 
 def _progress() -> Progress:
