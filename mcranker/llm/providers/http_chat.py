@@ -11,17 +11,20 @@ import copy
 import io
 import os
 import re
+import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
-from mcranker.errors import AuthenticationFailed, ConfigError, ModelError
+from mcranker.errors import AuthenticationFailed, ConfigError, ModelError, RequestRejected
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 from mcranker.llm.masking import shown_url
 from mcranker.llm.providers.http_errors import (
@@ -195,7 +198,8 @@ class HttpChat(ABC):
                     method, url, data=data, headers=headers, allow_redirects=False
                 ) as response:
                     good = 200 <= response.status < 300
-                    answer = await _body_of(response, most if good else MOST_ERROR, whole=good)
+                    pieces = response.content.iter_any()
+                    answer = await _joined(pieces, most if good else MOST_ERROR, whole=good)
         except TimeoutError as error:
             raise timed_out(service) from error
         # A ValueError is a name that no host has.
@@ -223,7 +227,7 @@ class HttpChat(ABC):
 
 
 class HostedChat(HttpChat):
-    """A model of OpenAI or Anthropic at its own service, which has batches too."""
+    """A model of OpenAI or Anthropic: chats through its own library, batches by plain HTTP."""
 
     provider: ClassVar[str]
     url: ClassVar[str]
@@ -257,6 +261,60 @@ class HostedChat(HttpChat):
         super().__init__(
             model, service, capabilities or self._traits.capabilities, concurrency=concurrency
         )
+        self._libraries = PerLoop(self._open_library)
+
+    async def aclose(self) -> None:
+        await self._libraries.aclose()
+        await super().aclose()
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        library, service = import_module(self.provider.lower()), self.service
+        content = json_bytes(body, service)
+        try:
+            async with asyncio.timeout(service.timeout):
+                client = await self._libraries.get()
+                # The whole address, because the library takes its time to join two parts.
+                response = await client.post(
+                    f"{service.url}/{path}",
+                    content=content,
+                    cast_to=_http(library).Response,
+                    stream=True,
+                )
+                async with aclosing(response):
+                    answer = await _joined(response.aiter_bytes(), MOST_REPLY, whole=True)
+        except TimeoutError as error:
+            raise timed_out(service) from error
+        except (library.APIConnectionError, _http(library).HTTPError) as error:
+            if isinstance(error.__cause__, StatusError):
+                raise error.__cause__ from None
+            raise transport_error(error, service) from error
+        except (OSError, ValueError, BodyTooLong) as error:
+            raise transport_error(error, service) from error
+        except getattr(library, f"{self.provider}Error") as error:
+            raise RequestRejected(
+                f"{self.name}: {type(error).__name__} in its library", model=self.name
+            ) from error
+        self.rate_limits = limits_in(response.headers, datetime.now(UTC))
+        return answer
+
+    def _open_library(self) -> Any:
+        library, most = import_module(self.provider.lower()), self._concurrency
+        limits = _http(library).Limits(
+            max_connections=most, max_keepalive_connections=most, keepalive_expiry=KEEP_ALIVE
+        )
+        return getattr(library, f"Async{self.provider}")(
+            api_key=self.service.key,
+            base_url=self.service.url,
+            max_retries=0,
+            timeout=self.service.timeout,
+            http_client=library.DefaultAioHttpClient(
+                limits=limits,
+                timeout=self.service.timeout,
+                headers={"Accept-Encoding": "identity"},
+                event_hooks={"response": [_refuse]},
+                follow_redirects=False,  # one would take the prompt elsewhere
+            ),
+        )
 
     # What the batch API needs.
 
@@ -270,16 +328,33 @@ class HostedChat(HttpChat):
         return self._memory.learn(problem, sent)
 
 
-async def _body_of(response: aiohttp.ClientResponse, most: int, *, whole: bool) -> bytes:
+async def _joined(pieces: AsyncIterator[bytes], most: int, *, whole: bool) -> bytes:
     """The body of an answer, of up to `most` bytes; if not `whole`, its beginning will do."""
-    pieces: list[bytes] = []
+    found: list[bytes] = []
     size = 0
-    while size <= most and (piece := await response.content.readany()):
-        pieces.append(piece)
+    async for piece in pieces:
+        found.append(piece)
         size += len(piece)
-    if whole and size > most:
-        raise BodyTooLong(most)
-    return b"".join(pieces)
+        if size > most and whole:
+            raise BodyTooLong(most)
+        if size > most:
+            break
+    return b"".join(found)
+
+
+async def _refuse(response: Any) -> None:
+    """Raise what a refusal says, before the library reads all of it."""
+    if not 200 <= response.status_code < 300:
+        said = await _joined(response.aiter_bytes(), MOST_ERROR, whole=False)
+        raise StatusError(read_problem(response.status_code, said, response.headers))
+
+
+def _http(library: Any) -> Any:
+    """The HTTP package that a library uses: httpx2, or httpx before openai 3 and anthropic 2."""
+    base = next(
+        each for each in library.DefaultAioHttpClient.__mro__ if each.__module__.startswith("httpx")
+    )
+    return sys.modules[base.__module__.partition(".")[0].removesuffix("_aiohttp")]
 
 
 class PerLoop:
