@@ -16,9 +16,10 @@ from beir_eval.errors import SettingError, check_number, check_whole
 from mcranker.errors import RunError
 from mcranker.inputs.trec import read_trec
 from mcranker.logs import safe_logger
+from mcranker.paths import cache_root
 from mcranker.retrieval import bm25 as stored
-from mcranker.retrieval.bm25 import BM25, Found, Retriever, versions
-from mcranker.retrieval.lucene import Lucene, LuceneBM25
+from mcranker.retrieval.bm25 import BM25, Found, versions
+from mcranker.retrieval.lucene import Lucene
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset, Document
@@ -101,9 +102,8 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
         dataset: what is searched.
         stage: how.
         cache: folder where runs are kept and found again, by the content of corpus and queries,
-            the settings, and the engine's version; True for
-            `mcranker.retrieval.bm25.default_store`, None or False for no folder. A run file is
-            read again each time.
+            the settings, and the engine's version; True for ``first_stage`` in MCRANKER_CACHE or
+            the user's cache folder, None or False for none. A run file is read again each time.
 
     Raises:
         RunError: the run file cannot be read, has a document that is not in the corpus, or none
@@ -113,7 +113,7 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
     """
     if stage.run is not None:
         return _from_file(dataset, stage, Path(stage.run))
-    root = stored.default_store() if cache is True else cache or None
+    root = cache_root() / "first_stage" if cache is True else cache or None
     started = time.perf_counter()
     lucene = Lucene.here() if stage.engine == "pyserini" else None
     key, run = "", None
@@ -132,14 +132,14 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
         _log.info("%s: these queries were searched before; their run was kept", dataset.name)
     else:
         with tempfile.TemporaryDirectory(prefix="mcranker-index-") as scratch:
-            retriever: Retriever
             if lucene is not None:
                 lucene.index(_documents(dataset), Path(scratch))
-                retriever = LuceneBM25(lucene, Path(scratch), stage.k1, stage.b)
+                run = lucene.search(
+                    Path(scratch), dataset.queries, stage.depth, k1=stage.k1, b=stage.b
+                )
             else:
                 texts = ((doc_id, f"{title} {text}") for doc_id, title, text in _documents(dataset))
-                retriever = BM25(texts, k1=stage.k1, b=stage.b)
-            run = retriever.retrieve(dataset.queries, stage.depth)
+                run = BM25(texts, k1=stage.k1, b=stage.b).retrieve(dataset.queries, stage.depth)
         if root is not None:
             stored.keep_run(root, key, run)
     seconds = time.perf_counter() - started

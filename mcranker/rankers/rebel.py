@@ -43,7 +43,6 @@ RETURNED = 3
 """Passages that are returned without ``top_n``, as in the authors' set-up."""
 
 _TOKENS_A_SCORE = 8  # of a reply, with its key
-_ROUNDED = 0.05 + 1e-9  # sums that models round to one decimal are no other sums
 _OF_OTHERS: Mapping[str, Any] = {
     "scoring": "integer",
     "scale": 10,
@@ -304,17 +303,15 @@ class WindowJudge(Actor[Rows]):
 
     def _scored(self, row: int, scores: PassageScores) -> Score:
         """Return the final score, the sum of `scores`; none for a passage that is dropped."""
-        if scores.relevance < self._least:
-            self.dropped[row] = scores.relevance
-        if scores.properties is None:
+        relevance, properties = scores
+        if relevance < self._least:
+            self.dropped[row] = relevance
+        if properties is None:
             return Score(
-                None, reason=f"dropped: its relevance, {scores.relevance}, is below {self._least}"
+                None, reason=f"dropped: its relevance, {relevance}, is below {self._least}"
             )
-        final = self._properties.composite(scores.relevance, scores.properties)
-        if scores.own_sum is not None:
-            self.tally.update(sums=1, differing=int(abs(scores.own_sum - final) > _ROUNDED))
-        criteria = (scores.relevance, *scores.properties)
-        return Score(final, criteria=tuple(map(float, criteria)))
+        final = self._properties.composite(relevance, properties)
+        return Score(final, criteria=tuple(map(float, (relevance, *properties))))
 
 
 def _fixed_properties(prompts: PromptSet) -> Properties:

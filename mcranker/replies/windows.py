@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
@@ -123,16 +124,10 @@ def _property(entry: Any, *, weighted: bool) -> Property:
 
 
 def _weight(given: Any) -> float:
-    if isinstance(given, str):
-        try:
-            given = float(given)
-        except ValueError:
-            given = None
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        given = -1.0
-    if not 0 <= given <= _HEAVIEST:
-        raise Unreadable(f"each weight must be a number from 0 to {_HEAVIEST:g}, usually 0.5.")
-    return float(given)
+    with suppress(TypeError, ValueError):
+        if not isinstance(given, bool) and 0 <= (weight := float(given)) <= _HEAVIEST:
+            return weight
+    raise Unreadable(f"each weight must be a number from 0 to {_HEAVIEST:g}, usually 0.5.")
 
 
 LEFT_OUT = "it was left out"  # english: sent to models
@@ -142,19 +137,12 @@ _NUMBERED = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _ID_KEYS = ("passage", "number", "id", "doc", "document", "text")
-_SUM_KEYS = ("final", "finalscore")
 
 
-@dataclass(frozen=True, slots=True)
-class PassageScores:
-    """A reply's scores of one passage."""
+PassageScores: TypeAlias = tuple[int, tuple[int, ...] | None]
+"""Relevance of a passage, and its properties unless its relevance is too low for them."""
 
-    relevance: int
-    properties: tuple[int, ...] | None
-    own_sum: float | None
-
-
-ABSENT = PassageScores(0, None, None)  # scores of a passage that a list leaves out
+ABSENT: PassageScores = (0, None)  # scores of a passage that a list leaves out
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +213,9 @@ def read_reasons(text: str, *, count: int) -> Mapping[int, tuple[str, str]]:
 
 def _reason(record: Mapping[str, Any]) -> tuple[str, str]:
     fields = {fold(name): value for name, value in record.items()}
-    reason, quote = (fields.get(key) for key in ("reason", "quote"))
-    return (
-        " ".join(reason.split()) if isinstance(reason, str) else "",
-        quote if isinstance(quote, str) else "",
-    )
+    given = [fields.get(key) for key in ("reason", "quote")]
+    reason, quote = (each if isinstance(each, str) else "" for each in given)
+    return " ".join(reason.split()), quote
 
 
 def _by_place(text: str, count: int) -> tuple[dict[int, list[Mapping[str, Any]]], int]:
@@ -274,12 +260,10 @@ def _one(
     records: Sequence[Mapping[str, Any]], keys: Sequence[str], least: int
 ) -> PassageScores | str:
     """Return the scores of a passage, or the reason that it has none."""
-    if not records:
-        return LEFT_OUT
-    each = [_scores(record, keys, least) for record in records]
-    if any(other != each[0] for other in each):
+    said = {_scores(record, keys, least) for record in records} or {LEFT_OUT}
+    if len(said) > 1:
         return "it stands there more than once, with different scores"  # english: sent to models
-    return each[0]
+    return said.pop()
 
 
 def _scores(record: Mapping[str, Any], keys: Sequence[str], least: int) -> PassageScores | str:
@@ -297,18 +281,6 @@ def _scores(record: Mapping[str, Any], keys: Sequence[str], least: int) -> Passa
         if isinstance(score, str):
             if relevance >= least:
                 return f"{key}: {score}"
-            return PassageScores(relevance, None, None)
+            return relevance, None
         properties.append(score)
-    return PassageScores(relevance, tuple(properties), _own_sum(fields))
-
-
-def _own_sum(fields: Mapping[str, Any]) -> float | None:
-    given = next((fields[key] for key in _SUM_KEYS if key in fields), None)
-    if isinstance(given, str):
-        try:
-            given = float(given)
-        except ValueError:
-            return None
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        return None
-    return float(given) if abs(given) <= 1e6 else None
+    return relevance, tuple(properties)

@@ -12,39 +12,22 @@ from __future__ import annotations
 import hashlib
 import logging
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata, resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 
 from mcranker.errors import ConfigError
 from mcranker.inputs.tokens import tokenize
 from mcranker.logs import safe_logger
-from mcranker.paths import cache_root
 from personas.io.atomic import write_whole
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-# Of bm25s' sparse matrix, with a column for each term: the weights, their documents' places, and
-# where each column starts.
-ARRAYS = ("data", "indices", "indptr")
 
 Found: TypeAlias = dict[str, list[tuple[str, float]]]
 """Query id -> (document id, score), best first."""
 
 _log = safe_logger("mcranker.retrieval.bm25")
-
-
-class Retriever(Protocol):
-    """A search over a corpus: `BM25`, and `mcranker.retrieval.lucene.LuceneBM25`."""
-
-    def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
-        """Return up to `k` documents for each query, in the order of the queries. Blocks."""
-        ...
 
 
 class BM25:
@@ -68,11 +51,24 @@ class BM25:
     ) -> None:
         if not (k1 >= 0 and 0 <= b <= 1):
             raise ConfigError(f"k1={k1!r}, b={b!r}: k1 is 0 or more, and b is from 0 to 1")
-        self.k1 = k1
-        self.b = b
         self._doc_ids: list[str] = []
-        pairs = texts.items() if isinstance(texts, Mapping) else texts
-        self._terms, self._weights = _build(self._noting_ids(pairs), k1=k1, b=b)
+        try:
+            import bm25s
+        except ImportError as missing:
+            raise _missing("bm25s") from missing
+        # On import bm25s sets its logger to DEBUG, past whatever level the program has chosen.
+        logging.getLogger("bm25s").setLevel(logging.NOTSET)
+        self._terms: dict[str, int] = {}
+        corpus = []
+        for doc_id, text in texts.items() if isinstance(texts, Mapping) else texts:
+            self._doc_ids.append(doc_id)
+            corpus.append([self._terms.setdefault(t, len(self._terms)) for t in tokenize(text)])
+        if self._terms:  # bm25s cannot hold none
+            index = bm25s.BM25(k1=k1, b=b, method="lucene", backend="numpy")
+            index.index((corpus, self._terms), create_empty_token=False, show_progress=False)
+            # A sparse matrix with a column for each term: the weights, their documents' places,
+            # and where each column starts.
+            self._matrix = [index.scores[name] for name in ("data", "indices", "indptr")]
 
     def __len__(self) -> int:
         return len(self._doc_ids)
@@ -96,30 +92,18 @@ class BM25:
             return []
         import numpy as np
 
-        weights, places, starts = (self._weights[name] for name in ARRAYS)
+        weights, places, starts = self._matrix
         scores = np.zeros(len(self), dtype=weights.dtype)
         for term in terms:
             column = slice(starts[term], starts[term + 1])
             scores[places[column]] += weights[column]  # a document is once in a column
-        rows = _best(scores, depth).tolist()
+        found = np.flatnonzero(scores > 0)
+        if len(found) > depth:
+            # Everything that reaches the depth-th best score, so that the sort sees all ties.
+            bar = np.partition(scores[found], -depth)[-depth]
+            found = found[scores[found] >= bar]
+        rows = found[np.argsort(-scores[found], kind="stable")][:depth].tolist()
         return [(self._doc_ids[row], float(scores[row])) for row in rows]
-
-    def _noting_ids(self, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-        for doc_id, text in pairs:
-            self._doc_ids.append(doc_id)
-            yield text
-
-
-def _best(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
-    """Return the places of the `depth` highest scores above 0; equal ones in their order."""
-    import numpy as np
-
-    found = np.flatnonzero(scores > 0)
-    if len(found) > depth:
-        # Everything that reaches the depth-th best score, so that the sort sees all ties.
-        bar = np.partition(scores[found], -depth)[-depth]
-        found = found[scores[found] >= bar]
-    return found[np.argsort(-scores[found], kind="stable")][:depth]
 
 
 def versions() -> dict[str, str]:
@@ -136,37 +120,11 @@ def versions() -> dict[str, str]:
     }
 
 
-def _build(
-    texts: Iterable[str], *, k1: float, b: float
-) -> tuple[dict[str, int], dict[str, NDArray[np.generic]]]:
-    """Term -> its column, and the matrix; both empty if no document has any term."""
-    try:
-        import bm25s
-    except ImportError as missing:
-        raise _missing("bm25s") from missing
-    # On import bm25s sets its logger to DEBUG, past whatever level the program has chosen.
-    logging.getLogger("bm25s").setLevel(logging.NOTSET)
-    vocabulary: dict[str, int] = {}
-    corpus = [
-        [vocabulary.setdefault(term, len(vocabulary)) for term in tokenize(text)] for text in texts
-    ]
-    if not vocabulary:  # bm25s cannot hold that
-        return {}, {}
-    index = bm25s.BM25(k1=k1, b=b, method="lucene", backend="numpy")
-    index.index((corpus, vocabulary), create_empty_token=False, show_progress=False)
-    return vocabulary, {name: index.scores[name] for name in ARRAYS}
-
-
 def _missing(package: str) -> ConfigError:
     return ConfigError(f"BM25 needs the package {package!r}; run: pip install 'mcranker[eval]'")
 
 
 # --- kept runs --------------------------------------------------------------------------
-
-
-def default_store() -> Path:
-    """Return the cache's folder: ``first_stage`` in MCRANKER_CACHE or the user's cache folder."""
-    return cache_root() / "first_stage"
 
 
 def digest_of(rows: Iterable[tuple[str, ...]]) -> str:
@@ -189,13 +147,12 @@ def kept_run(root: Path, key: str) -> Found | None:
     path = root / f"{key}.json"
     try:
         digest, _, content = path.read_bytes().partition(b"\n")
+        if hashlib.sha256(content).hexdigest() != digest.decode(errors="replace"):
+            raise OSError("it is damaged")
     except FileNotFoundError:
         return None
     except OSError as failure:
-        _log.warning("%s cannot be read (%s), and is made again", path, failure.strerror)
-        return None
-    if hashlib.sha256(content).hexdigest() != digest.decode(errors="replace"):
-        _log.warning("%s is damaged, and is made again", path)
+        _log.warning("%s cannot be read, and is made again: %s", path, failure)
         return None
     return {query: [(doc, score) for doc, score in hits] for query, hits in orjson.loads(content)}
 
@@ -208,9 +165,5 @@ def keep_run(root: Path, key: str, run: Found) -> None:
         digest = hashlib.sha256(content).hexdigest().encode()
         write_whole(root / f"{key}.json", digest + b"\n" + content)
     except OSError as failure:
-        _log.warning(
-            "cannot keep this run in %s (%s), so it is made again next time; make room, or "
-            "set MCRANKER_CACHE to a folder that can be written to",
-            root,
-            failure.strerror or failure,
-        )
+        hint = "make room, or set MCRANKER_CACHE to a folder that can be written to"
+        _log.warning("this run is not kept, and is made again next time (%s); %s", failure, hint)

@@ -50,8 +50,8 @@ class Lucene:
         jar = max(jars.glob("anserini-*-fatjar.jar"), key=os.path.getmtime, default=None)
         if jar is None:
             raise RunError(
-                f"{jars}: no anserini-*-fatjar.jar in it, so pyserini is not installed in whole; "
-                "run: pip install --force-reinstall --no-deps pyserini"
+                f"{jars}: no anserini-*-fatjar.jar in it; run: pip install --force-reinstall "
+                "--no-deps pyserini"
             )
         return cls(jar, _java_home())
 
@@ -60,14 +60,27 @@ class Lucene:
         with tempfile.TemporaryDirectory(prefix="collection.", dir=folder) as name:
             written = _write_collection(documents, Path(name))
             place, collection = str(_inside(folder)), str(Path(name).resolve())
-            indexed = self.run(task="index", collection=collection, index=place).get("documents")
-        if not isinstance(indexed, int) or indexed < written:
+            indexed = self.run(task="index", collection=collection, index=place)["documents"]
+        if indexed < written:
             raise RunError(
-                f"Lucene indexed {indexed!r} of {written} documents; see whether there is room in "
+                f"Lucene indexed {indexed} of {written} documents; see whether there is room in "
                 f"{str(folder.parent)!r}, and try again"
             )
 
-    def run(self, task: str, **job: Any) -> dict[str, Any]:
+    def search(
+        self, folder: Path, queries: Mapping[str, str], k: int, *, k1: float = 0.9, b: float = 0.4
+    ) -> Found:
+        """Return up to `k` documents for each query, by BM25 over the index in a folder."""
+        job = {"queries": list(queries.items()), "depth": k, "k1": float(k1), "b": float(b)}
+        found = self.run(task="search", index=str(_inside(folder)), **job)["run"]
+        run = {query_id: [(doc_id, score) for doc_id, score in hits] for query_id, hits in found}
+        if list(run) != list(queries):
+            raise RunError(
+                f"Lucene gave a run of {len(run)} queries, asked for {len(queries)}; try again"
+            )
+        return run
+
+    def run(self, task: str, **job: Any) -> Any:
         """Do a job of `lucene_worker` in a process of its own, and return its outcome."""
         environment = {**os.environ, "JAVA_HOME": str(self.java_home)}
         if sys.platform == "linux":
@@ -94,55 +107,15 @@ class Lucene:
             _log.debug("Lucene says: %s", words)
             try:
                 outcome = json.loads(outcome_file.read_bytes())
-            except FileNotFoundError:
-                status = done.returncode
-                how = f"signal {-status}" if status < 0 else f"exit status {status}"
+            except (FileNotFoundError, ValueError):
                 lines = [line.strip() for line in words.splitlines() if line.strip(" #\t")]
                 raise RunError(
-                    f"Lucene's process ended without a result ({how}); "
+                    f"Lucene's process ended without a result (exit status {done.returncode}); "
                     f"it said: {'; '.join(lines[-_LINES_OF_JAVA:]) or 'nothing'}"
                 ) from None
-            except ValueError as failure:
-                raise RunError(f"Lucene's process left a result that is no JSON: {failure}") from (
-                    failure
-                )
-        if not isinstance(outcome, dict):
-            raise RunError(f"Lucene gave {outcome!r:.100} where an object was expected")
         if "error" in outcome:
             raise RunError(f"Lucene failed: {outcome['error']}")
         return outcome
-
-
-@dataclass(frozen=True, slots=True)
-class LuceneBM25:
-    """BM25 by Lucene over an index; a `mcranker.retrieval.bm25.Retriever`."""
-
-    lucene: Lucene
-    index: Path
-    k1: float = 0.9
-    b: float = 0.4
-
-    def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
-        outcome = self.lucene.run(
-            task="search",
-            queries=list(queries.items()),
-            depth=k,
-            k1=float(self.k1),
-            b=float(self.b),
-            index=str(_inside(self.index)),
-        )
-        try:
-            run = {
-                query_id: [(str(doc_id), float(score)) for doc_id, score in documents]
-                for query_id, documents in outcome["run"]
-            }
-        except (KeyError, TypeError, ValueError) as failure:
-            raise RunError(f"Lucene gave no run: {outcome!r:.200}") from failure
-        if list(run) != list(queries):
-            raise RunError(
-                f"Lucene gave a run of {len(run)} queries, asked for {len(queries)}; try again"
-            )
-        return run
 
 
 def _java_home() -> Path:

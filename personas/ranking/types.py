@@ -207,13 +207,9 @@ class WindowCounts(Replies):
 
     Attributes:
         unreadable: passages with a score that is missing, or is none of the scale.
-        sums: final scores that the model added up itself.
-        differing: those of them that are not what its scores add up to. What they add up to counts.
     """
 
     unreadable: Count = 0
-    sums: Count = 0
-    differing: Count = 0
 
 
 def judge_note(weak: WeakJudge, model: str = "") -> str:

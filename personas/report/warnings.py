@@ -126,12 +126,6 @@ def _windows(counts: WindowCounts) -> Iterator[Notice]:
         unread = f", {whole(counts.unreadable)} without a score of the scale"
         said = f"{failed}{_flaws(counts)}{unread if counts.unreadable else ''}".removesuffix(", ")
         yield Notice("warn", f"Of {asked}: {said}; what they lacked was asked for again.")
-    if counts.differing:
-        yield Notice(
-            "warn",
-            f"{whole(counts.differing)} of {counted(counts.sums, 'sum')} by the model are not what "
-            "its scores add up to; ours count.",
-        )
 
 
 def _flaws(counts: Comparisons | WindowCounts) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 
 from beir_eval import Dataset, Document, RunError, SettingError, evaluate, load, retrieve
 from beir_eval.data.first_stage import FirstStage, find
-from mcranker.retrieval import bm25
 
 PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
 
@@ -84,13 +82,13 @@ def pets() -> Dataset:
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one for every index that is built."""
     done: list[int] = []
-    build = bm25._build
+    build = bm25.BM25.__init__
 
-    def counted(texts: Iterator[str], **settings: float) -> Any:
+    def counted(*texts: Any, **settings: float) -> None:
         done.append(1)
-        return build(texts, **settings)
+        build(*texts, **settings)
 
-    monkeypatch.setattr(bm25, "_build", counted)
+    monkeypatch.setattr(bm25.BM25, "__init__", counted)
     return done
 
 

@@ -20,7 +20,7 @@ from mcranker import (
     WindowCounts,
 )
 from tests.support.comparing import shown_in
-from tests.support.rebel import by_rote, entry, passages, rebel_model, scores_in
+from tests.support.rebel import by_rote, entry, passages, rebel_model
 
 QUERY = "best masks against covid"
 # Relevance, depth, diversity, clarity, authoritativeness, recency.
@@ -117,26 +117,6 @@ def test_the_prompt_names_properties_weights_and_the_formula() -> None:
     assert entries["1"]["properties"]["P5"]["enum"] == [0, 1, 2, 3, 4, 5]
 
 
-# The model's own sums
-
-
-def test_sums_of_the_model_are_compared_and_do_not_count() -> None:
-    """a 8.5 and c 17.5 are right, d is rounded to 11.54, e is said to be 20, not 3."""
-    own = {"a": 8.5, "b": 14.5, "c": "17.5", "d": 11.54, "e": 20, "f": None}
-
-    def answer(request: ChatRequest) -> str:
-        names = [text.split()[1].rstrip(":") for text in shown_in(request).values()]
-        entries = [
-            (number, entry(scores, Final=own[name]))
-            for (number, scores), name in zip(scores_in(request).items(), names, strict=True)
-        ]
-        return json.dumps({"Passages": dict(entries)})
-
-    ranking = ranked(answer=answer, top_n=None)
-    assert ranking.ids == ["c", "d", "a", "e"]
-    assert ranking.windows == WindowCounts(asked=1, sums=5, differing=1)
-
-
 # Two turns
 
 
@@ -215,7 +195,7 @@ A, B = entry([4, 0, 0, 0, 0, 0]), entry([9, 0, 0, 0, 0, 0])
         ([{"Passage": 2, **B}, {"Passage": "1", **A}], "ba", WindowCounts(1)),
         ({"1": A, "2": B, "3": B, "x": A}, "ba", WindowCounts(1, odd=1, unknown=2)),
         ({"1": A, "2": B, "Passage 2": B}, "ba", WindowCounts(1, odd=1, repeated=1)),
-        ({"1": {**A, "final_score": 4}, "2": B}, "ba", WindowCounts(1, sums=1)),
+        ({"1": {**A, "final_score": 4}, "2": B}, "ba", WindowCounts(1)),
     ],
 )
 def test_a_reply_is_repaired_and_counted(entries: Any, ids: str, counts: WindowCounts) -> None:

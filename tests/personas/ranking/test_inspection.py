@@ -208,7 +208,7 @@ FIRST = FOUR[0]["scores"]
         (changed(team={"members": []}), "team.members"),
         (changed(config={"depth": 2**70}), "depth: holds what JSON and sums cannot hold"),
         (changed(comparisons={"asked": "4"}), "comparisons.asked: Input should be a valid integer"),
-        (changed(windows={"sums": -1}), "windows.sums: Input should be greater than or equal to 0"),
+        (changed(windows={"odd": -1}), "windows.odd: Input should be greater than or equal to 0"),
     ],
 )
 def test_what_is_no_ranking_is_refused(data: dict[str, Any], message: str) -> None:
