@@ -28,6 +28,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -222,13 +223,8 @@ def _one(values: list[Any], key: str) -> Any:
 
 def _objects(body: str) -> tuple[list[Any], list[str], bool]:
     """The objects of a reply, the prose before, between and after them; True if not strict JSON."""
-    try:
+    with suppress(json.JSONDecodeError, RecursionError):
         data = _DECODER.decode(body)
-    except Unreadable:
-        raise
-    except (ValueError, RecursionError):
-        pass
-    else:
         return data if isinstance(data, list) and len(data) == 1 else [data], ["", ""], False
     objects: list[Any] = []
     prose: list[str] = []
@@ -239,9 +235,7 @@ def _objects(body: str) -> tuple[list[Any], list[str], bool]:
         if not mended:
             try:
                 data, end = _DECODER.raw_decode(body, start)
-            except Unreadable:
-                raise
-            except (ValueError, RecursionError):
+            except (json.JSONDecodeError, RecursionError):
                 mended = True
         if mended:
             data, end = read_object(body, start)
@@ -301,10 +295,9 @@ def read_object(text: str, start: int) -> tuple[dict[str, Any], int]:
 
 
 def _add_member(members: dict[str, Any], key: str, value: Any) -> None:
-    if key in members and repr(members[key]) != repr(value):
+    if repr(members.setdefault(key, value)) != repr(value):
         # english: sent to models
         raise Unreadable(f'"{key[:40]}" stands there more than once, with different values.')
-    members[key] = value
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -394,14 +387,10 @@ def _read_key(text: str, at: int) -> _Read:
 
 def _read_value(text: str, at: int, after: re.Pattern[str], depth: int) -> _Read:
     opening = text[at : at + 1]
-    if opening == "{":
-        members: dict[str, Any] = {}
-        end = _read_members(text, at, members, depth + 1)
-        return _Read(CUT, len(text)) if end is None else _Read(members, end)
-    if opening == "[":
-        items: list[Any] = []
-        end = _read_items(text, at, items, depth + 1)
-        return _Read(CUT, len(text)) if end is None else _Read(items, end)
+    if opening in ("{", "["):
+        inner: Any = {} if opening == "{" else []
+        end = (_read_members if opening == "{" else _read_items)(text, at, inner, depth + 1)
+        return _Read(CUT, len(text)) if end is None else _Read(inner, end)
     if opening and opening in _QUOTES:
         return _read_text(text, at, after)
     return _read_bare(text, at)

@@ -126,12 +126,8 @@ def read_choice(text: str, labels: Sequence[str], *, cut: bool = False) -> int:
         for line in body.splitlines()
         if len(line) <= _LONGEST_CHOICE and (found := _CHOICE.fullmatch(line))
     }
-    chosen |= {
-        found.group(1)
-        for claim in _CLAIMS
-        for found in claim.finditer(body)
-        if _is_claimed(body, found)
-    }
+    claims = (found for claim in _CLAIMS for found in claim.finditer(body))
+    chosen |= {found.group(1) for found in claims if _is_claimed(body, found)}
     if len(chosen) > 1:
         raise Unreadable("it chooses several passages; choose one.")
     if not chosen:
@@ -173,7 +169,8 @@ def _chains(body: str, *, cut: bool) -> Iterator[tuple[int, ...]]:
 
 def _complete_lists(body: str, count: int, *, cut: bool) -> Iterator[tuple[int, ...]]:
     """Yield the lists of all passages, each once, in a line of their own or one number a line."""
-    lines = [line for line in _RUN.sub(_unless_chain, body).splitlines() if line.strip()]
+    body = _RUN.sub(lambda run: "(a chain)" if ">" in run.group() else run.group(), body)
+    lines = [line for line in body.splitlines() if line.strip()]
     if cut:
         lines = lines[:-1]
     numbers: list[int] = []
@@ -188,10 +185,6 @@ def _complete_lists(body: str, count: int, *, cut: bool) -> Iterator[tuple[int, 
         if not markers or markers == list(range(1, len(numbers) + 1)):
             yield from _if_complete(numbers, count)
         numbers, markers = [], []
-
-
-def _unless_chain(run: re.Match[str]) -> str:
-    return "(a chain)" if ">" in run.group() else run.group()
 
 
 def _if_complete(numbers: Sequence[int], count: int) -> list[tuple[int, ...]]:

@@ -156,27 +156,21 @@ def read_rubric(text: str) -> Rubric:
     found = find(text, "Criteria")
     entries = found.value
     if isinstance(entries, Mapping):
-        entries = (
-            [entries]
-            if _text_under(entries, _CRITERION_KEYS)
-            else [_named_criterion(name, value) for name, value in entries.items()]
-        )
+        named = [_named_criterion(name, value) for name, value in entries.items()]
+        entries = [entries] if _text_under(entries, _CRITERION_KEYS) else named
     if not isinstance(entries, list) or not entries:
         raise Unreadable('"Criteria" must be a list with at least one criterion.')
     if len(entries) > MOST_CRITERIA:
         raise Unreadable(f'"Criteria" holds {len(entries):,}, and {MOST_CRITERIA} is the limit.')
-    criteria = _distinct(_without_numbers([_criterion(entry) for entry in entries]))
+    distinct: dict[str, dict[str, Any]] = {}
+    for criterion in _without_numbers([_criterion(entry) for entry in entries]):
+        distinct.setdefault(criterion["name"].casefold(), criterion)
+    criteria = list(distinct.values())
     weights = _weights([criterion["weight"] for criterion in criteria])
+    for criterion, weight in zip(criteria, weights, strict=True):
+        criterion["weight"] = weight
     try:
-        return Rubric.model_validate(
-            {
-                "criteria": [
-                    {**criterion, "weight": weight}
-                    for criterion, weight in zip(criteria, weights, strict=True)
-                ],
-                "reason": _optional_text(found.record, "Reason"),
-            }
-        )
+        return Rubric(criteria=criteria, reason=_optional_text(found.record, "Reason"))  # type: ignore[arg-type]  # pydantic makes them
     except ValidationError as error:
         raise Unreadable("a name, an explanation or a reason is not valid text.") from error
 
@@ -206,11 +200,8 @@ def _listed(identities: Mapping[str, Any]) -> list[Any]:
     """People given as an object: one person, names with explanations, or numbered names."""
     if _text_under(identities, _PERSON_KEYS):
         return [identities]
-    return list(identities) if all(map(_is_word, identities)) else list(identities.values())
-
-
-def _is_word(name: str) -> bool:
-    return not name.strip().isdigit() and "identity" not in name.casefold()
+    numbered = any(name.strip().isdigit() or "identity" in name.casefold() for name in identities)
+    return list(identities.values() if numbered else identities)
 
 
 def _name_and_reason(entry: Any) -> tuple[str, str]:
@@ -229,11 +220,9 @@ def _text_under(record: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 def _optional_text(data: Mapping[str, Any], key: str) -> str:
     for name, value in data.items():
-        if fold(name) == fold(key):
-            if isinstance(value, str):
-                return value.strip()[:_MAX_TEXT]
-            if isinstance(value, list):
-                return " ".join(part for part in value if isinstance(part, str))[:_MAX_TEXT]
+        if fold(name) == fold(key) and isinstance(value, str | list):
+            parts = [value.strip()] if isinstance(value, str) else value
+            return " ".join(part for part in parts if isinstance(part, str))[:_MAX_TEXT]
     return ""
 
 
@@ -251,10 +240,8 @@ def _criterion(entry: Any) -> dict[str, Any]:
     if not isinstance(entry, Mapping):
         raise Unreadable("each criterion must be an object.")
     fields = {fold(name): value for name, value in entry.items()}
-    named = next(
-        (value for key, value in fields.items() if key.startswith(("weight", "theweight"))), None
-    )
-    weight = fields.get("weight", named)
+    named = (each for key, each in fields.items() if key.startswith(("weight", "theweight")))
+    weight = fields.get("weight", next(named, None))
     name, weight = _split_weight(_text_under(entry, _CRITERION_KEYS), weight)
     text, weight = _split_weight(_text_under(entry, _EXPLANATION_KEYS), weight)
     if not name and text:
@@ -299,13 +286,6 @@ def _without_numbers(criteria: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
         for criterion, number in zip(criteria, numbers, strict=True)
         if number
     ]
-
-
-def _distinct(criteria: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    kept: dict[str, dict[str, Any]] = {}
-    for criterion in criteria:
-        kept.setdefault(criterion["name"].casefold(), criterion)
-    return list(kept.values())
 
 
 def _weights(given: Sequence[Any]) -> tuple[float, ...]:

@@ -21,8 +21,7 @@ def integer_schema(key: str, top: int) -> ReplySchema:
 
 def criterion_scores_schema(count: int, top: int) -> ReplySchema:
     """Under ``Scores``, an integer from 0 to `top` for each number of a criterion, from 1."""
-    numbers = {str(number): _integers(top) for number in range(1, count + 1)}
-    return ReplySchema("scores", _object({"Scores": _object(numbers)}))
+    return ReplySchema("scores", _object({"Scores": _numbered(count, _integers(top))}))
 
 
 def named_integers_schema(tops: Mapping[str, int]) -> ReplySchema:
@@ -36,20 +35,18 @@ def window_schema(count: int, properties: Sequence[str]) -> ReplySchema:
     scores |= {key: _integers(5) for key in properties}
     if properties:
         scores["Final"] = {"type": "number"}
-    passages = {str(number): _object(scores) for number in range(1, count + 1)}
-    return ReplySchema("window", _object({"Passages": _object(passages)}))
+    return ReplySchema("window", _object({"Passages": _numbered(count, _object(scores))}))
 
 
 def reasons_schema(count: int) -> ReplySchema:
     """Under ``Passages``, a quote and a sentence for each number of a passage, from 1."""
     each = _object({"Quote": _STRING, "Reason": _STRING})
-    passages = {str(number): each for number in range(1, count + 1)}
-    return ReplySchema("reasons", _object({"Passages": _object(passages)}))
+    return ReplySchema("reasons", _object({"Passages": _numbered(count, each)}))
 
 
 def claims_schema(count: int) -> ReplySchema:
     """Under ``Claims``, sentences with the number of a passage, from 1, and a quote each."""
-    number = {"type": "integer", "enum": list(range(1, count + 1))}
+    number = _one_of(range(1, count + 1))
     each = _object({"Claim": _STRING, "Passage": number, "Quote": _STRING})
     return ReplySchema("claims", _object({"Claims": {"type": "array", "items": each}}))
 
@@ -65,7 +62,11 @@ def _team(identity: dict[str, Any]) -> ReplySchema:
 
 
 def _integers(top: int) -> dict[str, Any]:
-    return {"type": "integer", "enum": list(range(top + 1))}
+    return _one_of(range(top + 1))
+
+
+def _numbered(count: int, each: dict[str, Any]) -> dict[str, Any]:
+    return _object({str(number): each for number in range(1, count + 1)})
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -85,8 +86,7 @@ def verdict_schema(key: str, options: Sequence[str | float], notes: str = "") ->
 
 def support_schema(count: int, options: Sequence[str]) -> ReplySchema:
     """Under ``Support``, one of the options for each number of a fact, from 1."""
-    each = {str(number): _one_of(options) for number in range(1, count + 1)}
-    return ReplySchema("support", _object({"Support": _object(each)}))
+    return ReplySchema("support", _object({"Support": _numbered(count, _one_of(options))}))
 
 
 def _one_of(options: Sequence[str | float]) -> dict[str, Any]:

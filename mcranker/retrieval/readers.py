@@ -138,40 +138,39 @@ def _fault(document: Document) -> str:
 
 def _walk(root: Path, on_skip: OnSkip) -> Iterator[str]:
     """Relative paths of the regular files, with ``/``, sorted folder by folder."""
-    folders = [""]
-    while folders:
-        folder = folders.pop()
-        inner: list[str] = []
-        try:
-            names = sorted(os.listdir(root / folder))  # noqa: PTH208 - a million names, no paths
-        except OSError as error:
-            on_skip(Skipped(str(root / folder), f"cannot be read: {error.strerror}"))
-            continue
-        for name in names:
+
+    def unreadable(error: OSError) -> None:
+        on_skip(Skipped(str(error.filename), f"cannot be read: {error.strerror}"))
+
+    for folder, inner, names in os.walk(root, onerror=unreadable):
+        inner[:] = sorted(each for each in inner if not each.startswith("."))
+        links = [each for each in inner if Path(folder, each).is_symlink()]
+        for name in sorted((*links, *names)):
+            path = Path(folder, name)
             if name.startswith("."):
                 continue
-            path, relative, why = root / folder / name, f"{folder}{name}", ""
-            try:
-                relative.encode()
-                kind = path.stat().st_mode
-                if stat.S_ISDIR(kind):
-                    if path.is_symlink():
-                        why = "is a link to a folder; name the folder itself"
-                    else:
-                        inner.append(f"{relative}/")
-                elif not stat.S_ISREG(kind):
-                    why = "is no regular file"
-                elif path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-                    why = "is a link to a file outside of the folder; name that file itself"
-                else:
-                    yield relative
-            except UnicodeEncodeError:
-                on_skip(Skipped(repr(str(path)), "its name is not UTF-8; rename it"))
-            except OSError as error:  # a link that leads nowhere, or in a circle
-                why = f"cannot be read: {error.strerror}"
-            if why:
-                on_skip(Skipped(str(path), why))
-        folders += reversed(inner)
+            if why := _why_not(path, root):
+                on_skip(Skipped(repr(str(path)) if "UTF-8" in why else str(path), why))
+            else:
+                yield path.relative_to(root).as_posix()
+
+
+def _why_not(path: Path, root: Path) -> str:
+    """The reason why a file of a folder is not read; empty for others."""
+    try:
+        path.relative_to(root).as_posix().encode()
+        kind = path.stat().st_mode
+    except UnicodeEncodeError:
+        return "its name is not UTF-8; rename it"
+    except OSError as error:  # a link that leads nowhere, or in a circle
+        return f"cannot be read: {error.strerror}"
+    if stat.S_ISDIR(kind):
+        return "is a link to a folder; name the folder itself"
+    if not stat.S_ISREG(kind):
+        return "is no regular file"
+    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+        return "is a link to a file outside of the folder; name that file itself"
+    return ""
 
 
 def _of_path(source: str | os.PathLike[str], on_skip: OnSkip) -> Iterator[tuple[str, Passage]]:

@@ -12,6 +12,7 @@ import pytest
 
 from beir_eval import Dataset, Document, RunError, SettingError, evaluate, load, retrieve
 from beir_eval.data.first_stage import FirstStage, find
+from mcranker.retrieval import bm25
 
 PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
 
