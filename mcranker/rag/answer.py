@@ -162,13 +162,9 @@ async def _with_room(
                 raise
             seen = seen[: len(seen) // 2]
             continue
-        if len(seen) == len(passages):
-            return answer
-        note = (
-            f"The writer saw the first {len(seen)} of {len(passages)} passages: with more the "
-            "prompt was too long for it."
-        )
-        return replace(answer, notes=(*answer.notes, note))
+        note = f"The writer saw the first {len(seen)} of {len(passages)} passages: with more the "
+        notes = (f"{note}prompt was too long for it.",) if len(seen) < len(passages) else ()
+        return replace(answer, notes=(*answer.notes, *notes))
 
 
 def context_text(
@@ -176,10 +172,10 @@ def context_text(
 ) -> str:
     """Return passages with their numbers as the prompt of a style shows them."""
     rankrag = style.startswith("rankrag")
-    numbered_as = "rag_passage_numbered" if rankrag else "rag_passage_document"
+    piece = "rag_passage_numbered" if rankrag else "rag_passage_document"
     entries = [
         prompts.piece(
-            "compared_passage" if style == "cited" else numbered_as,
+            "compared_passage" if style == "cited" else piece,
             {
                 "number": str(number),
                 "name": str(number),
@@ -304,11 +300,8 @@ async def _extract(
 def _quotable(text: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of each sentence that can be quoted; longer ones in parts."""
     for start, end in sentence_spans(text):
-        words = [
-            found.span()
-            for found in re.finditer(r"\S+", text[start:end])
-            if any(map(str.isalnum, found[0]))
-        ]
+        found = re.finditer(r"\S+", text[start:end])
+        words = [each.span() for each in found if any(map(str.isalnum, each[0]))]
         for first in range(0, len(words), _LONGEST_EXTRACT):
             part = words[first : first + _LONGEST_EXTRACT]
             if len(part) >= FEWEST_WORDS:

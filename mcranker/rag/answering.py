@@ -227,13 +227,10 @@ class Answering:
             config["rerank"]["ranker"] = self._ranker.name
         if (ranking := ranked.ranking) is not None:
             models |= ranking.models
-        warnings = [
-            f"{_FAILED[each.name]}: {each.failure}" for each in self._stages if each.failure
-        ]
-        if self._partial:
-            warnings.append(
-                "The deadline came before all was done, so this is made of what was there."
-            )
+        failed = [each for each in self._stages if each.failure]
+        warnings = [f"{_FAILED[each.name]}: {each.failure}" for each in failed]
+        late = "The deadline came before all was done, so this is made of what was there."
+        warnings += [late] if self._partial else []
         if ranking is not None and ranking.judge_note:
             warnings.append(ranking.judge_note)
         return RAGResult(

@@ -154,12 +154,9 @@ async def _decompose(found: Queries, question: str, stage: QueryStage, asking: A
     values["components"] = await asking.text("rag_components", values, max_tokens=length)
     found.rephrased = await _line(asking, "rag_rephrase", **values)
     try:
-        composite = await asking.read(
-            "rag_complexity",
-            {"question": question},
-            _read_class,
-            max_tokens=_most(asking, _CLASS_TOKENS),
-        )
+        most = _most(asking, _CLASS_TOKENS)
+        asked = {"question": question}
+        composite = await asking.read("rag_complexity", asked, _read_class, max_tokens=most)
     except ReplyError as error:
         composite = False
         found.notes += (f"The question was taken as a simple one: {plain(str(error), 400)}",)
@@ -212,9 +209,8 @@ def _most(asking: Asking, tokens: int) -> int:
 def _shortened(text: str) -> str:
     """The text in one line, cut at a word if it is too long."""
     line = plain(text)
-    if len(line) <= LONGEST_SENT:
-        return line
-    return line[: LONGEST_SENT + 1].rpartition(" ")[0] or line[:LONGEST_SENT]
+    cut = line[: LONGEST_SENT + 1].rpartition(" ")[0] or line[:LONGEST_SENT]
+    return line if len(line) <= LONGEST_SENT else cut
 
 
 def _key(query: str) -> str:
@@ -317,19 +313,15 @@ def united(
         for name, score in hits:
             found_by.setdefault(name, []).append(query)
             scores.setdefault(name, score)
-    passages: list[SourcePassage] = []
-    documents = set[str]()
+    passages: dict[str, SourcePassage] = {}
     for name, score in scores.items():
         each = chunk(name)
-        if unique == "document" and each.document in documents:
-            continue
-        documents.add(each.document)
-        fields = {
-            key: getattr(each, key) for key in ("id", "document", "title", "text", "start", "end")
-        }
+        fields = ("id", "document", "title", "text", "start", "end")
+        given: dict[str, Any] = {key: getattr(each, key) for key in fields}
         by = tuple(dict.fromkeys(found_by[name]))
-        passages.append(SourcePassage(**fields, score=float(score), found_by=by))
-    return tuple(passages)
+        passage = SourcePassage(**given, score=float(score), found_by=by)
+        passages.setdefault(name if unique == "chunk" else each.document, passage)
+    return tuple(passages.values())
 
 
 async def _retrieved(retriever: TextRetriever, texts: Sequence[str], k: int) -> list[Hits]:
@@ -435,11 +427,7 @@ def _by_ranking(
     )
     kept = tuple(all_of[hit.index] for hit in left[: stage.keep])
     if not kept and stage.fallback:
-        first = all_of[: stage.fallback]
-        kept = tuple(
-            each.model_copy(update={"rank": rank, "dropped": ""})
-            for rank, each in enumerate(first, 1)
-        )
+        kept = in_order(all_of[: stage.fallback], None).passages
         all_of = (*kept, *all_of[stage.fallback :])
         notes.append(
             f"The ranker left no passage, so the first {len(kept)} retrieved went on as they were."
@@ -491,11 +479,11 @@ def with_numbers(
     passages: Sequence[SourcePassage], context: Selection, *, seen: int
 ) -> tuple[SourcePassage, ...]:
     """Return all passages, with numbers if they are the first `seen` of the context."""
-    changes: dict[str, dict[str, Any]] = {}
-    for each in context.passages:
-        if each.number > seen:
-            reason = "context: the prompt was too long for the writer with it"
-            changes[each.id] = {"dropped": reason}
-        else:
-            changes[each.id] = {"number": each.number, "dropped": each.dropped}
+    reason = "context: the prompt was too long for the writer with it"
+    changes = {
+        each.id: {"dropped": reason}
+        if each.number > seen
+        else {"number": each.number, "dropped": each.dropped}
+        for each in context.passages
+    }
     return tuple(each.model_copy(update=changes.get(each.id)) for each in passages)

@@ -48,6 +48,8 @@ from personas.ranking.usage import UsageTable
 
 _Closable = ChatModel | Embedder | Index | Ledger | Ranker
 
+STAGES = PipelineConfig.model_fields.keys()
+
 logger = safe_logger("mcranker")
 
 
@@ -113,8 +115,9 @@ class RAGPipeline(Service):
         budget: Budget | None = None,
         **options: Any,
     ) -> None:
-        check_names(options, {*PipelineConfig.model_fields, *LIMITS}, "a pipeline")
-        changes, given = _divided(options)
+        check_names(options, {*STAGES, *LIMITS}, "a pipeline")
+        changes = {name: options.pop(name) for name in STAGES & options.keys()}
+        given = options
         if prompts is not None:
             given["prompts"] = prompts
         self.config = PipelineConfig.load(config, **changes)
@@ -192,9 +195,9 @@ class RAGPipeline(Service):
             OSError: the index cannot be written.
             ConfigError, ModelError, PersonasError: as the class, and as the embedder.
         """
-        changes, rest = _divided(options)
+        changes = {name: options.pop(name) for name in STAGES & options.keys()}
         config = PipelineConfig.load(preset, **changes)
-        limits = RankerConfig(**{name: rest[name] for name in LIMITS if name in rest})
+        limits = RankerConfig(**{name: options[name] for name in LIMITS if name in options})
         budget = Budget(max_calls=limits.max_calls, max_cost=limits.max_cost)
         connected = connect_embedder(embedder, base_url=embedder_url, config=limits, budget=budget)
         added = source
@@ -207,7 +210,7 @@ class RAGPipeline(Service):
             index = cached_index(key)
         made = Index.create(index, embedder=connected, chunks=config.chunks)
         try:
-            pipeline = cls(made, config, budget=budget, **rest)
+            pipeline = cls(made, config, budget=budget, **options)
             pipeline._owned += [made, connected]
             pipeline._bridge.call(lambda: made.add(added, on_skip=_log_skipped))
             if not len(made):
@@ -363,14 +366,6 @@ class RAGPipeline(Service):
             slots = (chat.capabilities.prefix_slots for chat in self.models.values())
             most += [each for each in slots if each is not None]
         return min(most)
-
-
-def _divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Divide options into changes of stages and the others."""
-    stages = PipelineConfig.model_fields.keys() & options.keys()
-    return {name: options[name] for name in stages}, {
-        name: value for name, value in options.items() if name not in stages
-    }
 
 
 async def _close_all(owned: Iterable[_Closable]) -> None:

@@ -9,21 +9,15 @@ has ended; with the stage "none" it prints the answer.
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-import anyio
 import numpy as np
 from numpy.typing import NDArray
 
 from mcranker import ChatRequest, ScriptedChat
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.passages import Hits, Source
-from mcranker.rag.pipeline import RAGPipeline
-from mcranker.rag.result import AnswerDone, SourcePassage, StageDone
+from mcranker.rag.result import SourcePassage
 from personas.ranking.usage import UsageTable
 
 QUESTION = "Which masks filter best?"
@@ -82,22 +76,3 @@ def scripted(
         return {"transform": "Respirators are best."}.get(stage, "Respirators [1].")
 
     return ScriptedChat(answer, name="scripted:masks")
-
-
-async def _main(ledger: str, calls: str, stage: str) -> None:
-    def note(asked: str) -> None:
-        with Path(calls).open("a") as file:
-            file.write(f"{asked}\n")
-
-    pipeline = RAGPipeline(FakeIndex(), ALL, model=scripted(note), ledger=ledger)
-    async with pipeline, pipeline.astream(QUESTION) as events:
-        async for event in events:
-            if isinstance(event, StageDone) and event.stage.name == stage:
-                os.kill(os.getpid(), signal.SIGKILL)
-            if isinstance(event, AnswerDone):
-                print(event.result.text, event.result.ranking and event.result.ranking.ids)
-
-
-if __name__ == "__main__":
-    _, its_ledger, its_calls, its_stage = sys.argv
-    anyio.run(_main, its_ledger, its_calls, its_stage)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -178,22 +173,6 @@ def test_many_questions_are_answered_and_errors_are_in_their_place() -> None:
         list(made.answer_many(QUESTION))
 
 
-@pytest.mark.parametrize("killed", ["query", "rerank"])
-def test_no_answer_is_paid_twice_after_a_kill_between_stages(killed: str, tmp_path: Path) -> None:
-    ledger, calls = tmp_path / "ledger.sqlite", tmp_path / "calls"
-    command = [sys.executable, "-m", "tests.mcranker.rag.fakes", str(ledger), str(calls)]
-
-    def run(stage: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, stage], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-        )
-
-    assert run(killed).returncode == -9
-    done = run("none")
-    assert done.stdout == "Respirators [1]. ['c#1', 'a#1']\n", done.stderr
-    assert Counter(calls.read_text().split()) == {"transform": 1, "score": 2, "answer": 1}
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -281,23 +260,3 @@ def test_the_same_documents_are_indexed_once(
         RAGPipeline.from_documents(
             str(tmp_path / "empty.txt"), "naive", embedder=embedder, model=scripted()
         )
-
-
-def test_two_processes_index_the_same_documents_at_once(tmp_path: Path) -> None:
-    script = """
-        from mcranker.rag import RAGPipeline
-        from tests.mcranker.rag.test_pipeline import CountingEmbedder, scripted
-        texts = {str(n): f"Text {n} about masks." for n in range(1200)}
-        with RAGPipeline.from_documents(
-            texts, "naive", embedder=CountingEmbedder(), model=scripted(), ledger=None
-        ) as made:
-            print(len(made.index), made.answer("Do masks help?").kind)
-    """
-    command = [sys.executable, "-c", textwrap.dedent(script)]
-    environment = {**os.environ, "MCRANKER_CACHE": str(tmp_path)}
-    both = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    assert [each.communicate()[0] for each in both] == ["1200 answer\n"] * 2
-    assert len(list((tmp_path / "indexes").iterdir())) == 1

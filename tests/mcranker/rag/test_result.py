@@ -110,13 +110,6 @@ def test_a_damaged_file_is_refused(change: dict[str, Any], said: str, tmp_path: 
     assert "N95" not in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '"', "\0", "[" * 5000])
-def test_what_is_no_answer_is_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(text)
-    with pytest.raises(InputError):
-        RAGResult.load(tmp_path / "a.json")
-
-
 def test_the_page_leads_from_each_sentence_to_its_quote_and_its_rank(tmp_path: Path) -> None:
     result = answered()
     page = result.to_html(tmp_path / "why.html")

@@ -168,11 +168,3 @@ async def test_a_conversation_reaches_the_pipeline(body: dict[str, Any]) -> None
     async with client() as http:
         response = await http.post("/v1/answer", json=body)
     assert response.json()["answer"]["question"] == WHOLE
-
-
-async def test_a_conversation_is_an_argument_of_the_mcp_tool() -> None:
-    async with mcp_server(service()) as server, Client(server) as mcp:
-        found = await mcp.call_tool("answer", {**QUESTION, "messages": EARLIER})
-        wrong = await mcp.call_tool("answer", {**QUESTION, "messages": [{"role": "tool"}]})
-    assert not found.is_error
-    assert wrong.is_error

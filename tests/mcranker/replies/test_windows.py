@@ -8,27 +8,12 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, RebelRanker, ReplyError, ScriptedChat
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.windows import property_keys, read_window
-from tests.support.comparing import shown_in
 from tests.support.scale import scaled
 
-PIECES = [
-    *('{"Passages"', '{"passages": {', '"1": {', '"2": {', '"Passage 2": {', '"99": {', '"-1": {'),
-    *('"Relevance": 7', '"Relevance": "7"', '"relevance": 11', "Relevance: 3", '"Relevance": null'),
-    *('"P1": 3', '"P2": 5', '"P1": 6', '"P1": "3/5"', '"p_1": 2', '"Final": 9.5', '"Final": NaN'),
-    *("{", "}", "}}", "}}}", "[", "]", ",", ", ", ":", "\n", "```", "```json\n", "//", "#"),
-    *("7", "1e9", "9" * 50, "0.5", "true", "null", "NaN", "\u0661", "<think>", "</think>", "\0"),
-    *('"Passage": 1', '"Doc": 2', '"Properties": [', '"Property": "Depth"', '"Weight": 0.5'),
-    *('"Weight": "50%"', '"Explanation": "x"', '"Reason": "y"', "Sure!", "For example:", "\ud800"),
-]
 IDS: list[Any] = [1, "1", "2", 2, 3, "Passage 3", "[2]", 0, 99, "-1", "", "x", None, 1.5, True]
 VALUES: list[Any] = [*range(6), "3", " 4 ", 3.0, 6, 11, -1, 2.5, "5/5", None, True, "high", [3], {}]
-
-
-def noise(rng: random.Random) -> str:
-    return "".join(rng.choice(PIECES) for _ in range(rng.randint(0, 20)))
 
 
 def number_of(given: Any) -> int | None:
@@ -150,56 +135,3 @@ def test_passages_are_counted_from_0_if_all_are(numbers: tuple[int, ...], read: 
 def test_a_reply_in_doubt_is_none(reply: str) -> None:
     with pytest.raises(Unreadable):
         read_window(reply, count=1, properties=1, least=0)
-
-
-@pytest.mark.parametrize("repair_attempts", [0, 1])
-def test_whatever_a_model_says_each_passage_is_ranked_once(repair_attempts: int) -> None:
-    """What has a score has that of the entry with its number, in one of the replies about it."""
-    rng = random.Random(3)
-    replies = ranked = scored = 0
-    said: dict[str, set[float]] = {}
-
-    def answer(request: ChatRequest) -> str:
-        nonlocal replies
-        replies += 1
-        if rng.random() < 0.2:
-            return noise(rng)
-        shown = shown_in(request)
-        entries: list[dict[str, Any]] = []
-        for number, text in shown.items():
-            entry = {"Passage": number, **record(rng, ("P1", "P2", "P3", "P4", "P5"))}
-            relevance = whole(entry.get("Relevance"), 10)
-            scores = [whole(entry.get(f"P{each}"), 5) for each in range(1, 6)]
-            known = [each for each in scores if each is not None]
-            if relevance is not None and len(known) == 5:
-                said.setdefault(text, set()).add(relevance + 0.5 * sum(known))
-            entries.append(entry)
-        entries = [each for each in entries if rng.random() < 0.9]
-        rng.shuffle(entries)
-        return json.dumps({"Passages": entries})
-
-    options: dict[str, Any] = {"repair_attempts": repair_attempts, "window": 4, "top_n": None}
-    with RebelRanker(model=ScriptedChat(answer), ledger=None, **options) as ranker:
-        while replies < scaled(400):
-            said.clear()
-            docs = {str(place): f"text {place}" for place in range(rng.randint(1, 9))}
-            try:
-                ranking = ranker.rank("masks", docs)
-            except ReplyError:
-                continue
-            ranked += 1
-            missing = {each.doc_id for each in ranking.missing}
-            dropped = [ranking.passages[place].id for place in ranking.dropped]
-            assert sorted([*ranking.ids, *dropped]) == sorted(docs)
-            for hit in ranking:
-                score = hit.scores["REBEL"]
-                if score is not None:
-                    scored += 1
-                    assert score in said[hit.passage.text]
-                assert (score is None) == (hit.doc_id in missing or hit.criteria == {})
-                assert not (hit.dropped is not None and hit.score is not None)
-            counts = ranking.windows
-            assert counts is not None
-            assert ranking.usage.calls <= counts.asked + ranking.usage.unreadable
-    assert ranked > 20
-    assert scored > 100

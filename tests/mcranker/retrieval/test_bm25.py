@@ -107,11 +107,3 @@ def test_a_run_comes_back_to_the_last_digit_or_not_at_all(
     file.write_bytes(file.read_bytes().replace(b"d2", b"d3"))
     assert bm25.kept_run(tmp_path / "new", "k") is None
     assert "is made again: it is damaged" in caplog.text
-
-
-def test_where_no_run_can_be_kept_it_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    bm25.keep_run(tmp_path / "file", "k", {})
-    assert "set MCRANKER_CACHE" in caplog.text
