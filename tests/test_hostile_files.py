@@ -22,11 +22,10 @@ from personas import (
     SchemaError,
     Team,
     load,
-    loads,
     normalize_weights,
     save,
 )
-from personas.files import DEEPEST, LARGEST, MOST_VALUES, line_numbers, load_any
+from personas.files import DEEPEST, LARGEST, MOST_VALUES, load_any
 
 TEAM = Team(members=(Member(persona=Persona(name="Nurse", description="Cares.")),))
 LONGEST_MESSAGE = 2_500
@@ -48,7 +47,6 @@ def nested_merges(levels: int) -> str:
 
 HOSTILE = {
     "aliases": nested_aliases(10),
-    "aliases as keys": nested_aliases(8, top="? *a{}\n: x\nmembers: []"),
     "merges": nested_merges(9),
     "a loop": "members: &a [*a]",
     "deep list": "members: " + "[" * 100_000,
@@ -111,10 +109,10 @@ def test_hostile_json_is_refused_in_a_few_words(kind: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (nested_aliases(10), f"holds more than {MOST_VALUES:,} values, aliases counted as what"),
-        ("members: &a [*a]", ":1: not YAML: an alias means what it is a part of"),
+        ("a: &a [1]\nmembers: *a", ":1: not YAML: an alias (*name); write out what it means"),
+        ("members: [" + "1," * MOST_VALUES + "]", f"holds more than {MOST_VALUES:,} values"),
         ("members:\n " + "[" * 60, f":2: not YAML: nested more than {DEEPEST} levels deep"),
-        ("members: " + "9" * 50, ":1: not YAML: a number has 50 characters"),
+        ("members: " + "9" * 5000, "cannot be parsed: Exceeds the limit"),
         ("x" * LARGEST + "x", "longer than 1 MB; make it smaller"),
         (
             "members:\n" + "".join(f"- persona: {{name: p{n}}}\n" for n in range(101)),
@@ -127,19 +125,6 @@ def test_limits_are_named(text: str, problem: str, tmp_path: Path) -> None:
     with pytest.raises(SchemaError) as caught:
         load(Team, tmp_path / "team.yaml")
     assert problem in str(caught.value)
-
-
-def test_aliases_of_ordinary_files_work() -> None:
-    text = (
-        "members:\n"
-        "- persona: {name: Nurse}\n"
-        "  rubric: &rubric\n"
-        "    criteria: [{name: Fits, weight: 60}, {name: New, weight: 40}]\n"
-        "- {persona: {name: Judge}, rubric: *rubric}\n"
-    )
-    team = loads(Team, text)
-    assert team.members[0].rubric == team.members[1].rubric
-    assert line_numbers(text)["members", 1] == 5
 
 
 def test_files_without_an_end_are_not_read_to_it(tmp_path: Path) -> None:

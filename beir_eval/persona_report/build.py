@@ -43,7 +43,7 @@ from mcranker import __version__
 from personas.io.atomic import replacing_folder
 from personas.report.dataset import ReportedRun, render_runs, render_survey
 from personas.report.formats import value
-from personas.report.inspection import inspection_pages
+from personas.report.inspection import inspection_page
 from personas.report.page import OVERVIEW, PageContext, ReportFooter, query_page
 from personas.survey import (
     MOST_NAME,
@@ -313,9 +313,8 @@ def _write_pages(chunk: _Chunk) -> tuple[int, list[QueryFindings]]:
     pages, findings = 0, []
     for place, ranking in enumerate(chunk.source.read(chunk.queries), start=chunk.first):
         around = PageContext(chunk.source.title, place, chunk.count, chunk.footer)
-        for part, page in enumerate(inspection_pages(ranking, around), start=1):
-            _write(chunk.folder / query_page(place, part), page)
-            pages += 1
+        _write(chunk.folder / query_page(place), inspection_page(ranking, around))
+        pages += 1
         findings.append(QueryFindings.of(place, ranking))
     return pages, findings
 

@@ -23,10 +23,11 @@ from mcranker.replies.schemas import RUBRIC_SCHEMA
 from mcranker.replies.scoring import Scoring
 from mcranker.runtime.actor import Actor
 from personas import Member, Rubric, library
-from personas.closeness import closest_members
+from personas.library import closest_members
 from personas.provenance import edited, sealed
 from personas.ranking.types import Passage, Score
 from personas.templates import Template, Turn
+from personas.untrusted import Name, Own
 
 logger = safe_logger("mcranker.method.annotator")
 
@@ -164,7 +165,7 @@ class Annotator(Actor[ScorePassages]):
         brief = "criteria_dataset" if config.criteria == "dataset" else "criteria"
         template = prompts[f"{brief}_scientist" if self.member.origin == "fixed" else brief]
         values = {
-            "persona": self.member.name,
+            "persona": Name(self.member.name),
             "description": self.member.persona.description,
             "query": session.query.text,
             "dataset": config.dataset,
@@ -194,14 +195,14 @@ class ScorePrompt:
         self._session = session
         config = session.config
         self._answer = answer or config.scoring_class(config, session.prompts, rubric)
-        about = {"query": session.query.text, "answer": self._answer.instruction}
+        about = {"query": session.query.text, "answer": Own(self._answer.instruction)}
         self._template = template.bind({**about, "k": str(config.scale)})
         self._in_markers = "passage_text" not in template.placeholders
 
     @classmethod
     def of_member(cls, member: Member, session: Session) -> ScorePrompt:
         """Return the prompt of one persona, with its rubric if it has one."""
-        values = {"persona": member.name, "description": member.persona.description}
+        values = {"persona": Name(member.name), "description": member.persona.description}
         if member.rubric is None:
             return cls(session.prompts["score_without_criteria"].bind(values), session, None)
         values |= rubric_as_text(member, session.prompts)
@@ -218,10 +219,11 @@ class ScorePrompt:
     async def score(self, passage: Passage, judge: str) -> Score:
         """Return the passage's score, or a missing score with the reason."""
         session = self._session
+        shown: dict[str, str]
         if self._in_markers:
             shown = {"passage": session.delimited(passage)}
         else:
-            shown = {"passage_text": session.as_data(passage)}
+            shown = {"passage_text": Name(session.as_data(passage))}
         turns = self._template.render(shown)
         if self._answer.prefill:
             turns = (*turns, Turn("assistant", self._answer.prefill))

@@ -30,7 +30,7 @@ from mcranker.runtime.actor import Actor
 from personas import Member, PromptSet, Rubric
 from personas.ranking.types import Passage, Score
 from personas.templates import Turn
-from personas.untrusted import fence
+from personas.untrusted import Own, fence
 
 MOST_IN_A_REPLY = 60
 """Questions put to a model that answers them in the text of one reply."""
@@ -50,11 +50,11 @@ def questions_as_prompt(
     turns = prompts["typed_reply"].render(
         {
             "query": state.query,
-            "passages": passages,
-            "judges": judges or "(each question says who judges)",
-            "questions": listed,
+            "passages": Own(passages),
+            "judges": Own(judges) or "(each question says who judges)",
+            "questions": Own(listed),
             "levels": _levels(questions[0]),
-            "task": "\n\n".join(turn.text for turn in prompts["typed_task"].render({})),
+            "task": Own("\n\n".join(turn.text for turn in prompts["typed_task"].render({}))),
         }
     )
     return turns, named_integers_schema({each.name: _top(each) for each in questions})

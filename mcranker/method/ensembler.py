@@ -19,6 +19,7 @@ from mcranker.replies.read import read_score
 from mcranker.replies.schemas import integer_schema
 from mcranker.runtime.actor import Actor
 from personas.ranking.types import DEADLINE, Score, ScoreMatrix
+from personas.untrusted import Name, Own
 
 _SPARE = 8
 """Places per call that is handed out before there is a place for it."""
@@ -310,7 +311,7 @@ class Assessor(Actor[Assess]):
         passage = session.passage(task.row)
         experts = sorted(task.scores, key=lambda expert: expert[0] in self._scientists)
         lines = [self._line(number, *expert) for number, expert in enumerate(experts, start=1)]
-        values = {"assessments": "\n".join(lines), "experts": str(len(lines))}
+        values = {"assessments": Own("\n".join(lines)), "experts": str(len(lines))}
         turns = self._template.render({"passage": session.delimited(passage), **values})
         try:
             value = await session.ask(
@@ -335,7 +336,7 @@ class Assessor(Actor[Assess]):
 
     def _line(self, number: int, name: str, score: float | None) -> str:
         piece = "assessment_scientist" if name in self._scientists else "assessment"
-        values = {"number": str(number), "persona": name, "k": str(self._session.config.top)}
+        values = {"number": str(number), "persona": Name(name), "k": str(self._session.config.top)}
         if score is None:
             return self._session.prompts.piece("assessment_missing", values)
         return self._session.prompts.piece(piece, {**values, "score": f"{score:g}"})

@@ -17,6 +17,7 @@ from mcranker.method.session import Session
 from personas import Criterion, Member
 from personas.ranking.types import Passage
 from personas.templates import Turn
+from personas.untrusted import Name, Own
 
 NO_YES = ("No", "Yes")
 FEWEST_LEVELS = 2
@@ -119,7 +120,7 @@ class TypedQuestions:
         criteria = _criteria(member)
         values = {
             "passage": "the passage" if alone else passage,
-            "judge": self._judges[entry.column] if alone else f"{_name(entry.column)}.",
+            "judge": Own(self._judges[entry.column]) if alone else f"{_name(entry.column)}.",
         }
         name = f"{passage}_{_name(entry.column)}"
         prompt = "typed_score" if entry.criterion is None else "typed_criterion"
@@ -131,7 +132,7 @@ class TypedQuestions:
             if alone:
                 explained = f": {criterion.description}" if criterion.description else ""
                 values["criterion"] = f"{criterion.name}{explained}"
-                values["judge"] = f"{self._session.prompts.cleaner.line(member.name)},"
+                values["judge"] = Own(f"{self._session.prompts.cleaner.line(member.name)},")
             else:
                 values["judge"] = _name(entry.column)
         judge = _judge(member.name, member.persona.description, criteria)
@@ -160,7 +161,7 @@ class DirectQuestions:
         for name in names:
             values = {
                 "passage": "the passage" if alone else name,
-                "criteria": self._criteria if alone else "By judge_1." if judges else "",
+                "criteria": Own(self._criteria) if alone else "By judge_1." if judges else "",
             }
             text = _text(self._session.prompts["typed_direct"].render(values))
             questions.append(self._scale.question(name, text, name, self._judge))
@@ -218,7 +219,7 @@ def _judge(name: str, description: str, criteria: Sequence[Criterion]) -> Judge:
 
 def _in_words(member: Member, session: Session) -> str:
     criteria = rubric_as_text(member, session.prompts)["criteria"]
-    about = {"persona": member.name, "description": member.persona.description}
+    about = {"persona": Name(member.name), "description": member.persona.description}
     return _text(session.prompts["typed_judge"].render({**about, "criteria": criteria}))
 
 
@@ -237,6 +238,6 @@ def _text(turns: Sequence[Turn]) -> str:
 
 def _panel_question(member: Member, criterion: Criterion, session: Session, last: int) -> str:
     explained = f": {criterion.description}" if criterion.description else ""
-    about = {"persona": member.name, "description": member.persona.description}
+    about = {"persona": Name(member.name), "description": member.persona.description}
     values = {**about, "criterion": f"{criterion.name}{explained}", "k": str(last)}
     return _text(session.prompts["panel_question"].render(values))

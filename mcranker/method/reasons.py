@@ -29,6 +29,7 @@ from personas.ranking.types import Passage, Reason
 from personas.ranking.usage import UsageTable
 from personas.sanitize import encodable
 from personas.templates import Template
+from personas.untrusted import Name, Own
 
 logger = safe_logger("mcranker")
 
@@ -191,7 +192,7 @@ async def _ask_all(
                 else rubrics_as_text(members, session.prompts)
             )
             prompt = "reasons" if texts["criteria"] else "reasons_without_criteria"
-            about = {"persona": name, "description": description, "query": session.query.text}
+            about = {"persona": Name(name), "description": description, "query": session.query.text}
             template = session.prompts[prompt].bind({**about, **texts})
             rows = list(task.given)
             for start in range(0, len(rows), AT_ONCE):
@@ -206,7 +207,7 @@ async def _ask(
 
     async def call(part: Rows) -> Mapping[int, tuple[str, str]]:
         scores = [f"[{number}] {task.given[row]}" for number, row in enumerate(part, start=1)]
-        values = {"passages": session.numbered(part), "scores": "\n".join(scores)}
+        values = {"passages": session.numbered(part), "scores": Own("\n".join(scores))}
         return await session.ask(
             session.models.scoring,
             template.render({**values, "count": str(len(part))}),

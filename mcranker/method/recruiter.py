@@ -18,6 +18,7 @@ from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
 from personas import Member, Persona
 from personas.provenance import sealed
 from personas.ranking.types import Passage
+from personas.untrusted import Name
 
 logger = safe_logger("mcranker.method.recruit")
 
@@ -156,7 +157,7 @@ class Recruiter:
                 part = candidates[start : start + most]
                 asked = [
                     template.render(
-                        {"persona": each.name, "topics": ", ".join(each.persona.topics)}
+                        {"persona": Name(each.name), "topics": ", ".join(each.persona.topics)}
                     )
                     for each in part
                 ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mcranker.errors import InputError
 from personas import Criterion, Member, Persona, PromptSet, Rubric
 from personas.schema import MOST_CRITERIA
+from personas.untrusted import Name, Own
 
 INSTRUCTION_SHARE = 30.0
 """Percent of each rubric's weight for an instruction; other criteria share the rest in proportion.
@@ -51,13 +52,13 @@ def rubric_as_text(member: Member, prompts: PromptSet) -> dict[str, str]:
         explained = prompts.cleaner.text(criterion.description)
         values = {
             "number": str(number),
-            "name": criterion.name,
+            "name": Name(criterion.name),
             "weight": f"{criterion.weight:.0f}",
             "explanation": explained,
         }
         full.append(prompts.piece("criterion" if explained else "criterion_unexplained", values))
         names.append(prompts.piece("criterion_name", values))
-    return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}
+    return {"criteria": Own("\n".join(full)), "criteria_names": Own("\n".join(names))}
 
 
 def rubrics_as_text(members: Sequence[Member], prompts: PromptSet) -> dict[str, str]:
@@ -68,7 +69,7 @@ def rubrics_as_text(members: Sequence[Member], prompts: PromptSet) -> dict[str, 
                 "criteria_of",
                 {
                     "number": str(number),
-                    "persona": member.name,
+                    "persona": Name(member.name),
                     "description": member.persona.description,
                     "criteria": text,
                 },
@@ -79,5 +80,6 @@ def rubrics_as_text(members: Sequence[Member], prompts: PromptSet) -> dict[str, 
         if member.rubric is not None
     ]
     return {
-        name: "\n\n".join(each[name] for each in of_each) for name in ("criteria", "criteria_names")
+        name: Own("\n\n".join(each[name] for each in of_each))
+        for name in ("criteria", "criteria_names")
     }

@@ -35,6 +35,7 @@ from mcranker.runtime.bridge import task_group
 from personas import PromptSet
 from personas.ranking.types import Query
 from personas.sanitize import encodable
+from personas.untrusted import Name, Own
 
 if TYPE_CHECKING:
     from mcranker.retrieval.embedders import Embedder
@@ -219,7 +220,9 @@ class _Writer:
         """Write a persona's draft from the passages in its order."""
 
         async def write(seen: Sequence[SourcePassage]) -> Answer:
-            return await self.plain(seen, "rag_draft", persona=persona, description=description)
+            return await self.plain(
+                seen, "rag_draft", persona=Name(persona), description=description
+            )
 
         numbers = tuple(each.number for each in order)
         try:
@@ -236,10 +239,10 @@ class _Writer:
         """Write an answer in claims with quotes from drafts."""
         piece = self.asking.prompts.piece
         pieces = [
-            piece("rag_team_draft", {"persona": each.persona, "draft": each.text})
+            piece("rag_team_draft", {"persona": Name(each.persona), "draft": each.text})
             for each in drafts
         ]
-        return await self._claims(passages, "rag_team_answer", drafts="\n\n".join(pieces))
+        return await self._claims(passages, "rag_team_answer", drafts=Own("\n\n".join(pieces)))
 
     async def shortened(self, answer: Answer) -> Answer:
         """The answer, written again in fewer words if it has too many; its claims go along."""
@@ -328,14 +331,14 @@ def context_text(
             {
                 "number": str(number),
                 "name": str(number),
-                "title": passage.title,
+                "title": Name(passage.title),
                 "passage": prompts.passage(passage.text, query=question),
-                "passage_text": passage.text,
+                "passage_text": Name(passage.text),
             },
         )
         for number, passage in numbered
     ]
-    return ("\n" if rankrag else "\n\n").join(entries)
+    return Own(("\n" if rankrag else "\n\n").join(entries))
 
 
 def _of_text(text: str, seen: int) -> Answer:

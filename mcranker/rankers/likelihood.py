@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib import resources
 from typing import Any, ClassVar, Literal
 
@@ -78,7 +77,7 @@ class _LikelihoodRanker(PointwiseRanker):
         return ScorePrompt(self._template(_HEADINGS), session, None)
 
     def _template(self, headings: Sequence[str]) -> Template:
-        return replace(Template.parse(self._file, _text(self._file)), cleaner=Cleaner(headings))
+        return Template.parse(self._file, _text(self._file), Cleaner(headings))
 
     async def _run(self, session: Session) -> Ranking:
         scored = await score_by_judge(session, self._judge_name, self._judge(session))

@@ -40,6 +40,7 @@ from mcranker.replies.windows import (
 from mcranker.runtime.actor import Actor
 from personas import Member, Persona, PromptError, PromptSet, Team
 from personas.ranking.types import Query, Score, WindowCounts
+from personas.untrusted import Name, Own
 
 Variant = Literal["one_turn", "two_turn", "two_turn_relevance"]
 
@@ -297,7 +298,7 @@ class WindowJudge(Actor[ScorePassages]):
                 "rebel_property",
                 {
                     "number": str(number),
-                    "name": each.name,
+                    "name": Name(each.name),
                     "weight": weight,
                     "explanation": each.description,
                 },
@@ -311,7 +312,7 @@ class WindowJudge(Actor[ScorePassages]):
             {
                 "query": session.query.text,
                 "relevance": properties.relevance,
-                "properties": "\n".join(listed),
+                "properties": Own("\n".join(listed)),
                 "formula": " + ".join(("Relevance", *terms)),
                 "keys": ", ".join(f'"{key}"' for key in ("Relevance", *self._keys, "Final")),
             }

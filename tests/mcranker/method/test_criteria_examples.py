@@ -25,7 +25,7 @@ from mcranker import (
     Team,
 )
 from personas import PromptSet, closeness, dumps, library, loads
-from personas.closeness import closest_members
+from personas.library import closest_members
 from tests.support.scripted import scripted
 
 QUERY = "is honey safe for babies"
