@@ -10,12 +10,10 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from personas.ensembles import Rule
-from personas.files import edited_names
 from personas.format import exact, fixed
 from personas.provenance import ORIGINS, edited
 from personas.ranking.hit import Hit
 from personas.ranking.record import OtherRanking, RankingRecord
-from personas.ranking.usage import Usage
 from personas.report.formats import cut
 from personas.report.page import (
     NO_FOOTER,
@@ -57,16 +55,9 @@ _BOUNDS = {"text": 2000, "line": 1000, "name": 200, "rows": 200, "criteria": 20}
 _TIGHT = {"text": 300, "line": 150, "name": 80, "rows": 100, "criteria": 5}
 """For a team of more than `_MANY` members."""
 _MANY = 12
-_OF_CALLS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
-_OF_RANKING = (
-    *("ranker", "team", "leave_one_out_exact", "comparisons", "left_out", "models"),
-    "seconds",
-)
 _OF_HITS = (
-    *("rank", "doc_id", "score", "scores", "ranks", "criteria", "missing"),
-    *("cut", "suspicions", "disagreement", "score_range", "first_stage_rank", "first_stage_score"),
-    *("moved", "grade"),
-    *("other", "rank_of_all", "rank_without", "raised_most_by", "sunk_most_by", "title", "text"),
+    *("moved", "grade", "other", "suspicions", "disagreement", "score_range"),
+    *("rank_of_all", "rank_without", "raised_most_by", "sunk_most_by"),
 )
 _ROWS = 10
 
@@ -214,51 +205,29 @@ def fair_limit(lengths: Sequence[int]) -> int:
 
 
 def inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str, Any]:
-    """All that can be worked out of a ranking, as plain values."""
+    """The ranking as it is stored, with all that can be worked out of it, as plain values."""
     findings = QueryFindings.of(1, inspection)
-    figures = findings.figures
-    other = inspection.other
+    figures, other = findings.figures, inspection.other
+    ndcg = {"first_stage": figures.first_stage_ndcg, "other": figures.other_ndcg}
     found: dict[str, Any] = to_jsonable_python(
         {
-            **{name: getattr(inspection, name) for name in _OF_RANKING},
-            "query": {"text": inspection.query.text, "id": inspection.query.id},
+            **inspection.to_dict(),
+            "passages": len(inspection.hits),
+            "hits": [
+                {**hit.to_dict(), **{name: getattr(hit, name) for name in _OF_HITS}} for hit in hits
+            ],
             "other": None if other is None else {"name": other.name, "top": other.top},
-            "top_score": inspection.top,
-            "edited": edited_names(inspection.team) if inspection.team else [],
             "agreement": {
                 "kendall_tau": figures.tau,
                 "krippendorff_alpha": figures.alpha,
                 "disagreement": figures.disagreement,
-                "pairs": [
-                    {"personas": pair, "kendall_tau": tau} for pair, tau in findings.taus.items()
-                ],
             },
-            "ndcg@10": {
-                "ranking": figures.ndcg,
-                "first_stage": figures.first_stage_ndcg,
-                "other": figures.other_ndcg,
-                "without": findings.without,
-            },
+            "ndcg@10": {"ranking": figures.ndcg, **ndcg, "without": findings.without},
+            "leave_one_out_exact": inspection.leave_one_out_exact,
             "warnings": warnings(inspection),
-            "passages": len(inspection.hits),
-            "missing": len(inspection.missing),
-            "hits": [{name: getattr(hit, name) for name in _OF_HITS} for hit in hits],
-            "calls": {
-                "total": _calls(inspection.usage, inspection.cost),
-                "reused": inspection.reused.calls,
-                "by_stage": [
-                    {"stage": row.stage, "persona": row.persona, "model": row.model}
-                    | _calls(row.usage, row.cost)
-                    for row in inspection.rows_of_calls()
-                ],
-            },
         }
     )
     return found
-
-
-def _calls(usage: Usage, cost: float | None) -> dict[str, Any]:
-    return {name: getattr(usage, name) for name in _OF_CALLS} | {"cost": cost}
 
 
 def ranking_html(ranking: RankingRecord) -> str:
