@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from personas.ranking.hit import Hit
-from tests.support.browser_pages import inspection, write_long_query, write_query
-from tests.support.browser_support import Visit, browser, expect, texts, visit
+from tests.support.browser_pages import inspection, write_query
+from tests.support.browser_support import Visit, browser, texts, visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -39,11 +39,6 @@ RANKS = "#heat .passage .rank"
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_query(tmp_path_factory.mktemp("query"))
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_long_query(tmp_path_factory.mktemp("report"))
 
 
 def ordered(value: Value, direction: str) -> list[str]:
@@ -127,19 +122,3 @@ def test_the_whole_page_can_be_read_by_keys(path: Path, visit: Visit) -> None:
     page.locator("#passage-1 .label").focus()
     page.keyboard.press("j")
     assert page.evaluate(focused) == "passage-6"
-
-
-def test_an_address_of_a_passage_opens_it(long: Path, visit: Visit) -> None:
-    page = visit(long, "passage-40")
-    expect(page.locator("#passage-40 .text")).to_be_visible()
-    assert opened(page) == ["passage-40"]
-    assert _on_screen(page, "#passage-40")
-
-
-def _on_screen(page: Page, selector: str) -> bool:
-    """Whether the element's beginning can be seen."""
-    found: bool = page.locator(selector).evaluate(
-        "each => { const { top } = each.getBoundingClientRect();"
-        " return each.checkVisibility() && top >= 0 && top < innerHeight; }"
-    )
-    return found

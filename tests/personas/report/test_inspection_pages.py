@@ -15,19 +15,12 @@ from tests.support.inspection_report import Page, data_of
 NOTHING = {"calls": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "cost": 0.0}
 
 
-def large(
-    *, passages: int, personas: int, text: str, name: str = "Persona ", criteria: int = 0
-) -> dict[str, Any]:
+def large(*, passages: int, personas: int, text: str, name: str = "Persona ") -> dict[str, Any]:
     """A ranking of that size, with the text wherever much of it can stand."""
     names = [f"{name}{number}" for number in range(personas)]
-    rubric = [
-        {"name": f"{name}criterion {number}", "description": text[:20_000], "weight": 10}
-        for number in range(criteria)
-    ]
     members = [
         {
             "persona": {"name": each, "description": text[:20_000], "reason": text[:20_000]},
-            "rubric": {"criteria": rubric, "reason": text[:20_000]} if rubric else None,
             "origin": "recruited",
         }
         for each in names
@@ -45,11 +38,7 @@ def large(
                 "score": float(passages - place),
                 "scores": scores,
                 "missing": {each: text[:3000] for each, score in scores.items() if score is None},
-                "criteria": {
-                    each: {f"{name}criterion {number}": 5.0 for number in range(criteria)}
-                    for each, score in scores.items()
-                    if score is not None and criteria
-                },
+                "criteria": {},
                 "first_stage_rank": passages - place,
                 "first_stage_score": None,
                 "title": text[:300],

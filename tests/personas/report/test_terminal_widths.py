@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from personas.errors import PersonasError, SchemaError
 from personas.ranking.record import OtherPlace, OtherRanking
 from personas.report.terminal import print_inspection
 from tests.personas.report.test_terminal import OTHER, four, page, rows
@@ -46,24 +45,6 @@ def test_ascii_terminals_get_ascii() -> None:
     assert "?" not in text
     assert rows(text)[0][:9] == ["1", "d2", "17", "9", "2", "6", "2", "+1", "2.87"]
     assert f"60% {'=' * 12}" in text
-
-
-def test_it_prints_to_standard_output_and_to_files(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    print_inspection(four())
-    printed = capsys.readouterr().out
-    file = io.StringIO()
-    print_inspection(four(), file=file)
-    assert printed == file.getvalue()
-    assert max(map(cell_len, printed.splitlines())) == 60
-    assert not any(line.endswith(" ") for line in printed.splitlines())
-    with pytest.raises(SchemaError):
-        print_inspection({}, file=file)
-    with pytest.raises(PersonasError):
-        print_inspection(four(), passage=9, file=file)
-    assert printed == file.getvalue()
 
 
 HOSTILE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\u2067\u200f\r\n\u2028[bold]👩\u200d🔬" + "W" * 500
