@@ -5,7 +5,7 @@ Foreign text in sentences is on one line, with unsafe characters as visible esca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,7 +24,6 @@ from personas.report.formats import judgement
 from personas.report.page import NO_FOOTER, ReportFooter, render_page
 from personas.report.screen import NOTE, Column, Screen, clipped
 from personas.sanitize import plain
-from personas.team_diff import DiffLine
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -327,7 +326,7 @@ def _drawn(number: int, comparison: RankingComparison, share: int) -> dict[str, 
     return {
         "number": number,
         "comparison": comparison,
-        "lines": list(_folded(comparison.team.lines if comparison.team else ())),
+        "lines": comparison.team.lines if comparison.team else (),
         "explained": explained,
         "anchors": {each.doc_id: f"q{number}-p{n}" for n, each in enumerate(explained, 1)},
         "kept": [each for each in comparison.passages if each.moved == 0],
@@ -344,15 +343,3 @@ def _drawn(number: int, comparison: RankingComparison, share: int) -> dict[str, 
             if each.moved
         ],
     }
-
-
-def _folded(lines: Sequence[DiffLine]) -> Iterator[tuple[DiffLine, Sequence[DiffLine]]]:
-    """Each line; members that joined or left with what is said of them, to be folded away."""
-    place = 0
-    while place < len(lines):
-        line, place = lines[place], place + 1
-        inner = []
-        while line.heads and line.mark in "+-" and place < len(lines) and lines[place].level > 0:
-            inner.append(lines[place])
-            place += 1
-        yield line, inner
