@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 import jinja2
-from jinja2 import meta, nodes
+from jinja2 import meta
 from jinja2.sandbox import SandboxedEnvironment
 
 from personas.errors import PromptError
@@ -180,11 +180,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 @cache
 def _names(text: str) -> frozenset[str]:
-    tree = _JINJA.parse(text)
-    for each in (each for output in tree.find_all(nodes.Output) for each in output.nodes):
-        if isinstance(each, nodes.Literal) and not isinstance(each, nodes.TemplateData):
-            raise jinja2.TemplateSyntaxError("double braces without a name", each.lineno)
-    return frozenset(meta.find_undeclared_variables(tree))
+    return frozenset(meta.find_undeclared_variables(_JINJA.parse(text)))
 
 
 class PromptSet:
