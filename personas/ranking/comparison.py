@@ -433,6 +433,9 @@ def _passage_notes(passages: Sequence[ComparedPassage]) -> Iterator[str]:
         )
     if other := sum(was.passage.content != now.passage.content for was, now in both):
         yield f"{counted(other, 'passage')} with the same id and another text."
+    firsts = sorted((was.first_stage_rank, now.first_stage_rank) for was, now in both)
+    if [now for _, now in firsts] != sorted(now for _, now in firsts):
+        yield "The passages were given in another order, which decides between equal scores."
 
 
 def _named(record: object, names: str) -> dict[str, Any]:

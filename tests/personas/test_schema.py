@@ -214,7 +214,7 @@ RUBRIC = "members:\n- persona: {name: Nurse}\n  rubric:\n    criteria:\n"
         ("members: !!python/object:os.system {}\n", "t.yaml:1: not YAML: "),
         ("members: [clinician]\nlocked: !!bool maybe\n", "t.yaml: cannot be parsed: "),
         ("members: !!timestamp soon\n", "t.yaml: cannot be parsed: "),
-        ("members: &a [*a]\n", "t.yaml:1: not YAML: an alias means what it is a part of"),
+        ("members: &a [*a]\n", "t.yaml:1: not YAML: an alias (*name)"),
         ("name: \x07\n", "t.yaml: cannot be parsed: "),
     ],
 )

@@ -129,7 +129,6 @@ def test_the_overview_says_what_was_ranked_and_how_it_went() -> None:
         "0.51 The personas agree somewhat.",
         "-0.25 Two personas rather disagree on the order.",
         "0.188",  # 0.1875
-        "One recruit adds +0.025 on average: 0.600 with it, 0.575 without, over 2 judged queries",
         "max calls 77",
     ):
         assert words in text

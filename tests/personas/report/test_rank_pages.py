@@ -109,4 +109,4 @@ def test_the_terminal_shows_ranks_and_who_moved_a_passage() -> None:
     assert "standard deviation of the personas' ranks" in shown
     one = terminal(by_team(), passage=2)
     assert "Ranks" in one
-    assert "Worried parent raised it most: without, it would be at rank 4, not 2." in one
+    assert "Worried parent  rank 4 without: raised it 2" in one
