@@ -28,7 +28,7 @@ def why_of(ranking: Ranking) -> dict[str, str]:
 
 def test_the_words_of_the_query_decide(ranking: Ranking) -> None:
     found = why_of(ranking)
-    # The query is "best masks", and "best" decides nothing. A passage without a title has its text as the label.
+    # Of the query "best masks" the second word decides.
     assert found["a"].startswith("…Cotton MASKS keep <dust> out.")
     assert found["b"] == ""
     made = render_inspection(ranking)
