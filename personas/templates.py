@@ -91,7 +91,7 @@ _OPTIONAL = {
 }
 _KNOWN = {**PROMPTS, **PIECES, **_OPTIONAL}
 _LINES = frozenset(prompt for prompt, needed in PIECES.items() if needed.is_part)
-_ENTRIES_OF_CONTEXT = {"rag_team_draft", "rag_passage_document", "rag_passage_numbered"}
+_ENTRIES_OF_CONTEXT = {"rag_passage_document", "rag_passage_numbered"}
 
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)

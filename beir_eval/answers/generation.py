@@ -17,8 +17,7 @@ from beir_eval.errors import DatasetError
 from mcranker.errors import FATAL_ERRORS, BudgetExceeded, ModelError
 from mcranker.llm.chat import ChatReply
 from mcranker.method.ask import Asking, text_of
-from mcranker.replies.json import find
-from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.loose_json import Unreadable, find
 from mcranker.replies.schemas import QUESTION_SCHEMA, verdict_schema
 from mcranker.retrieval.bm25 import BM25
 from mcranker.retrieval.chunks import Chunk

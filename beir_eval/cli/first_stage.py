@@ -46,14 +46,7 @@ MEASURES = "nDCG@10,R@100"
 
 def _retrieve(ctx: click.Context) -> int:
     given = ctx.params
-    for name in ("index", "fields"):
-        if given["engine"] != "pyserini" and given[name] is not None:
-            raise click.UsageError(f"--{name} goes with --engine pyserini; give both", ctx)
-    stage = FirstStage(
-        **{name: given[name] for name in ("engine", "depth", "k1", "b")},
-        index=given["index"] or "corpus",
-        fields=given["fields"] or "flat",
-    )
+    stage = FirstStage(**{name: given[name] for name in ("engine", "depth", "k1", "b")})
     measures = measure_names(given["measures"])
     evaluate({}, {"query": {"document": 1}}, measures)  # a bad name is an error before the work
     clock = [time.perf_counter()]
@@ -137,7 +130,7 @@ RETRIEVE = Verb(
     help="""Find the passages that rankers would get, write them as a TREC run, and measure it.
 
     DATASET is a name of 'beir-eval run --datasets', an id of ir_datasets, or a folder in BEIR
-    format. Indexes and runs are kept by the content of the corpus, so that the next time is quick.
+    format. Runs are kept by the content of the corpus, so that the next time is quick.
     """,
 )
 

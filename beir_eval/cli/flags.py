@@ -62,7 +62,7 @@ def measures_flag(default: str = "nDCG@10") -> click.Parameter:
 
 def no_cache_flag() -> click.Parameter:
     """``--no-cache``."""
-    text = "Neither take nor keep indexes and first-stage runs in the cache folder."
+    text = "Neither take nor keep first-stage runs in the cache folder."
     return flag("--no-cache", text, is_flag=True)
 
 
@@ -83,7 +83,7 @@ def judgement_flags(more: str = "") -> list[click.Parameter]:
 
 
 def bm25_flags() -> list[click.Parameter]:
-    """``--k1``, ``--b``, ``--index`` and ``--fields``; the last two are None unless given."""
+    """``--k1`` and ``--b``."""
     made = partial(flag, section=FIRST_STAGE)
     return [
         made(
@@ -99,17 +99,6 @@ def bm25_flags() -> list[click.Parameter]:
             type=RealNumber(min=0, max=1),
             default=0.4,
             metavar="X",
-        ),
-        made(
-            "--index",
-            "For pyserini: an index of the given documents, made here; or the one that pyserini "
-            "offers for the data set, downloaded once. Without: corpus.",
-            type=click.Choice(["corpus", "prebuilt"]),
-        ),
-        made(
-            "--fields",
-            "For pyserini: search title and text as one, or apart. Without: flat.",
-            type=click.Choice(["flat", "multifield"]),
         ),
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 from annotated_types import Interval
@@ -47,7 +47,7 @@ from personas.io.lines import read_texts
 from personas.sanitize import plain
 
 _WARNINGS = ("MissingScores", "Unsupported")
-_BM25 = ("k1", "b", "index", "fields")
+_BM25 = ("k1", "b")
 WHAT, OUTPUT = "What is run", "Output"
 _KEYS = {
     "depth": Key("depth", int | None, help="As --depth."),
@@ -55,8 +55,6 @@ _KEYS = {
     "topic_field": Key("topic_field", TopicField | None, help="Field of TREC topics to rank for."),
     "k1": Key("k1", float, limits=(AllowInfNan(False), Interval(ge=0))),
     "b": Key("b", float, limits=(AllowInfNan(False), Interval(ge=0, le=1))),
-    "index": Key("index", Literal["corpus", "prebuilt"]),
-    "fields": Key("fields", Literal["flat", "multifield"]),
 }
 """Options of this verb's data sets and first stage, in the file of ``--config`` or after ``-o``."""
 
@@ -357,7 +355,7 @@ command = Verb(
     the same command is given again: rankings that are there are kept, and every answer is in
     the ledger. Options hold for all rankers of the suite, but not before what one sets itself.
     -o dataset=TEXT says what the collection is, -o topic_field=desc which field of TREC topics is
-    the query; -o k1=X, b=X, index=... and fields=... are as in 'beir-eval retrieve'.
+    the query; -o k1=X and b=X are as in 'beir-eval retrieve'.
     A suite of pipelines answers questions, and judges say how good the answers are.
 
     \b

@@ -93,7 +93,7 @@ def test_what_was_found_is_kept_unless_told_otherwise(cache: Path) -> None:
     assert not cache.exists()
 
     record(run("mini", "--out", "b.trec", "--output", "json"))
-    assert {each.name for each in (cache / "first_stage").iterdir()} == {"bm25s", "runs"}
+    assert len(list((cache / "first_stage").iterdir())) == 1
     record(run("mini", "--out", "c.trec", "--output", "json"))
     assert Path("c.trec").read_bytes() == Path("b.trec").read_bytes() == Path("a.trec").read_bytes()
 
@@ -102,8 +102,6 @@ def test_what_was_found_is_kept_unless_told_otherwise(cache: Path) -> None:
     ("arguments", "message"),
     [
         (("mini",), "Missing option '--out'"),
-        (("mini", "--out", "a", "--index", "prebuilt"), "--index goes with --engine pyserini"),
-        (("mini", "--out", "a", "--fields", "flat"), "--fields goes with --engine pyserini"),
         (("mini", "--out", "a", "--b", "1.5"), "1.5 is not in the range 0<=x<=1"),
         (("mini", "--out", "a", "--depth", "0"), "0 is not in the range x>=1"),
     ],

@@ -14,7 +14,6 @@ import pytest
 from beir_eval import Dataset, Document, RunError, SettingError, evaluate, load, retrieve
 from beir_eval.data.first_stage import FirstStage, find
 from mcranker.retrieval import bm25
-from mcranker.retrieval.lucene import Lucene
 
 PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
 
@@ -49,8 +48,6 @@ def test_title_and_text_are_searched_and_every_query_has_its_list() -> None:
         ({"k1": -0.1}, r"k1=-0\.1 is out of range"),
         ({"engine": "file"}, r"engine='file' needs a run"),
         ({"run": "a.trec"}, r"run='a\.trec' goes with engine='file', not 'bm25s'"),
-        ({"index": "prebuilt"}, r"index='prebuilt' goes with engine='pyserini', not 'bm25s'"),
-        ({"fields": "multifield"}, r"fields='multifield' goes with engine='pyserini'"),
         ({"engine": "file", "run": "a", "b": 0.5}, r"b=0\.5 goes with engine='bm25s'"),
     ],
 )
@@ -61,17 +58,11 @@ def test_impossible_first_stages(options: dict[str, Any], message: str) -> None:
 
 def test_notes_for_run_folders() -> None:
     usual = FirstStage().note()
-    lucene = FirstStage("pyserini", k1=1.2, index="prebuilt").note()
+    lucene = FirstStage("pyserini", k1=1.2).note()
     file = FirstStage("file", run=Path("/somewhere/else/mine.v3.trec")).note()
     assert (usual.name, usual.settings) == ("BM25", {"engine": "bm25s", "k1": 0.9, "b": 0.4})
     assert lucene.name == "BM25 (Lucene)"
-    assert lucene.settings == {
-        "engine": "pyserini",
-        "k1": 1.2,
-        "b": 0.4,
-        "index": "prebuilt",
-        "fields": "flat",
-    }
+    assert lucene.settings == {"engine": "pyserini", "k1": 1.2, "b": 0.4}
     assert (file.name, file.settings) == ("mine.v3", {"engine": "file", "run": "mine.v3.trec"})
 
 
@@ -103,46 +94,24 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return done
 
 
-def test_an_index_is_built_once_whatever_is_asked_of_it(
-    pets: Dataset, builds: list[int], tmp_path: Path
-) -> None:
-    others = replace(pets, queries={"q9": "dog"})
+def test_a_run_is_made_once(pets: Dataset, builds: list[int], tmp_path: Path) -> None:
     first = find(pets, FirstStage(), cache=tmp_path)
-    runs = [
-        find(pets, FirstStage(), cache=tmp_path),
-        find(pets, FirstStage(depth=1), cache=tmp_path),
-        find(others, FirstStage(), cache=tmp_path),
-    ]
+    assert find(pets, FirstStage(), cache=tmp_path) == first
+    assert len(builds) == 1
     assert first == retrieve(pets)
-    assert runs == [first, retrieve(pets, 1), retrieve(others)]
-    assert len(builds) == 1 + 3  # one with the cache, and one for each of the others
 
 
-def test_another_corpus_or_another_version_makes_another_index(
+def test_another_corpus_depth_or_version_makes_another_run(
     pets: Dataset, builds: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = {**pets.corpus, "d3": Document("d3", "A", "fish")}
     find(pets, FirstStage(), cache=tmp_path)
     assert find(replace(pets, corpus=changed), FirstStage(), cache=tmp_path)["q2"] == []
-    assert len(builds) == 2
+    find(pets, FirstStage(depth=1), cache=tmp_path)
+    assert len(builds) == 3
     monkeypatch.setattr(importlib.metadata, "version", lambda package: f"{package} of tomorrow")
     find(pets, FirstStage(), cache=tmp_path)
-    assert len(builds) == 3
-
-
-def test_a_damaged_index_and_a_damaged_run_are_made_again(
-    pets: Dataset, builds: list[int], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = find(pets, FirstStage(), cache=tmp_path)
-    for name in ("run.json", "data.npy"):
-        (file,) = tmp_path.rglob(name)
-        file.write_bytes(file.read_bytes()[:-1] + b"x")
-    assert find(pets, FirstStage(), cache=tmp_path) == run
-    assert len(builds) == 2
-    assert "run.json was changed" in caplog.text
-    assert "data.npy was changed" in caplog.text
-    find(pets, FirstStage(depth=1), cache=tmp_path)
-    assert len(builds) == 2  # what replaced it is whole
+    assert len(builds) == 4
 
 
 # --- runs from elsewhere
@@ -180,15 +149,6 @@ def test_a_run_of_other_queries_is_refused(pets: Dataset, tmp_path: Path) -> Non
         find(pets, run_file(tmp_path, "17 Q0 d1 1 5 t"))
     with pytest.raises(RunError, match=r"cannot be read: No such file"):
         find(pets, FirstStage("file", run=tmp_path / "none.trec"))
-
-
-def test_a_prebuilt_index_needs_a_known_data_set(
-    pets: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lucene = Lucene(jar=Path("anserini.jar"), java_home=Path("java"))
-    monkeypatch.setattr(Lucene, "here", lambda: lucene)
-    with pytest.raises(SettingError, match=r"no prebuilt index is known for the data set 'pets'"):
-        find(pets, FirstStage("pyserini", index="prebuilt"))
 
 
 # --- published figures
