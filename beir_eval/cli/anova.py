@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from beir_eval.measures.anova import Anova
-from beir_eval.report.numbers import anova_cells
+from beir_eval.report.tables import anova_cells
 from personas.console import names, table
 from personas.format import counted
 

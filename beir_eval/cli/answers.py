@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,9 +25,11 @@ from beir_eval.answers.judging import (
     read_answers,
     row_of,
 )
-from beir_eval.answers.metrics import JudgeMetrics, cautions, judge_metrics
+from beir_eval.answers.metrics import JudgeMetrics, judge_metrics
 from beir_eval.answers.questions import Question, read_questions
+from beir_eval.measures.values import Values
 from beir_eval.rankrag import build_examples, read_recipe
+from beir_eval.report.warnings import flaw_notices
 from mcranker.cli.invocation import Invocation, run_loop, say, skip_note
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.output import (
@@ -93,13 +96,15 @@ def _judge_answers(ctx: click.Context) -> int:
     judged_by = [(str(row.place), row.judgements) for row in rows]
     found = {name: judge_metrics([judged_by], name) for name in names}
     writers = frozenset[str]().union(*(each.models for each in answers))
-    cautious = cautions(found.items(), questions=len(rows), runs=1, judge=model, writers=writers)
-    warned = [sentence for _, sentence in cautious]
+    values = {
+        name: each.as_values(name, model, own=model in writers) for name, each in found.items()
+    }
+    warned = [each.sentence for each in flaw_notices(values.items())]
     return present(
         ctx,
-        lambda console: _show(console, found, len(rows), warned),
+        lambda console: _show(console, found, values, len(rows), warned),
         MISSING_SCORES if any(each.missing or each.failed for each in found.values()) else DONE,
-        judges=[_as_dict(name, each) for name, each in found.items()],
+        judges=[_as_dict(each, values[name]) for name, each in found.items()],
         answers=len(rows),
         model=model,
         calls=usage.total.calls,
@@ -107,26 +112,32 @@ def _judge_answers(ctx: click.Context) -> int:
     )
 
 
-def _as_dict(name: str, found: JudgeMetrics) -> dict[str, Any]:
-    interval = found.interval(name)
+def _as_dict(found: JudgeMetrics, values: Values) -> dict[str, Any]:
+    several = len(values.of) > 1
     return {
-        "judge": name,
-        "scale": judge_of(name).scale,
-        "spread": found.spread,
-        "interval": None if interval is None else asdict(interval),
+        "judge": values.measure,
+        "scale": values.scale,
+        "spread": stdev(values.of.values()) if several else None,
+        "interval": asdict(values.interval) if several else None,
         **found.model_dump(exclude={"run_means", "questions"}),
     }
 
 
 def _show(
-    console: Console, found: Mapping[str, JudgeMetrics], answers: int, warned: Sequence[str]
+    console: Console,
+    found: Mapping[str, JudgeMetrics],
+    values: Mapping[str, Values],
+    answers: int,
+    warned: Sequence[str],
 ) -> None:
     rows = []
     for name, each in found.items():
-        low, high = judge_of(name).scale
-        interval = each.interval(name)
-        span = "" if interval is None else f"{interval.low:.4f} to {interval.high:.4f}"
-        mean, spread = ("" if x is None else f"{x:.4f}" for x in (each.mean, each.spread))
+        of = values[name]
+        low, high = of.scale
+        several = len(of.of) > 1
+        span = f"{of.interval.low:.4f} to {of.interval.high:.4f}" if several else ""
+        spread = f"{stdev(of.of.values()):.4f}" if several else ""
+        mean = "" if of.mean is None else f"{of.mean:.4f}"
         counts = (f"{number:,}" for number in (each.values, each.missing, each.undefined))
         rows.append((name, f"{low:g} to {high:g}", mean, span, spread, *counts))
     headings = ("scale", "mean", "95% interval", "SD", "values", "missing", "undefined")

@@ -12,15 +12,15 @@ from click.core import ParameterSource
 from rich.table import Column, Table
 from rich.text import Text
 
-from beir_eval.cli.flags import correction_flag, judgement_flags, measures_flag
+from beir_eval.cli.flags import judgement_flags, measures_flag
 from beir_eval.data.datasets import judging_model, read_qrels
 from beir_eval.errors import SettingError
-from beir_eval.experiment.run_folder import RANKINGS, RunFolder, ScoreCounts
+from beir_eval.experiment.run_folder import RANKINGS, RunFolder
 from beir_eval.measures.metrics import Evaluation, ceiling, evaluate, measure_names
-from beir_eval.measures.ties import Tied, missing_bounds, tie_figures
-from beir_eval.measures.values import Values, compare_runs
-from beir_eval.report.load import ties_of_rankings
-from beir_eval.report.numbers import NOTHING
+from beir_eval.measures.ties import Tied, tie_figures
+from beir_eval.measures.values import LEVEL, Values, compare_runs
+from beir_eval.report.load import flawed, ties_of_rankings
+from beir_eval.report.tables import NOTHING
 from mcranker.cli.invocation import say
 from mcranker.cli.output import present
 from mcranker.cli.verb import Verb, flag, output_flag
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 Qrels = Mapping[str, Mapping[str, int]]
 SHOWN_IDS = 5
 SMALLEST_P = 0.0001
-LEVEL = 0.95
 
 
 def _evaluate(ctx: click.Context) -> int:
@@ -64,39 +63,28 @@ def _values(
     """Measure -> values of a run, with what its folder says of ties and of what is missing."""
     tied = {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
     depth = max(map(len, run.values()), default=0)
-    metrics, folder, models = None, None, set[str]()
+    metrics, folder = None, None
     if (path / "manifest.json").exists():
         folder = RunFolder.open(path)
-        metrics, models = folder.metrics(), {*folder.manifest.models.values()}
-        data = folder.data()
+        metrics, data = folder.metrics(), folder.data()
         depth = data.manifest.depth
         if (path / RANKINGS).exists():
             tied = ties_of_rankings(folder, data)
     lots = tie_figures(tied, qrels, [*evaluation.means]).by_lot
     found = {}
     for measure, mean in evaluation.means.items():
-        of, ends = evaluation.per_query[measure], dict[str, tuple[float, float]]()
-        if folder and metrics and (metrics.failed or (metrics.scores and metrics.scores.missing)):
-            best = ceiling(data.first_stage(), qrels, measure)
-            ends = {each: (of[each], best.get(each, 1.0)) for each in metrics.failed if each in of}
-            if (path / RANKINGS).exists():
-                ends |= missing_bounds(folder.rankings(), qrels, measure)
-        scores = (metrics.scores if metrics else None) or ScoreCounts()
-        found[measure] = Values(
-            of,
+        of = Values(
+            evaluation.per_query[measure],
             measure,
             total=mean,
             lots=lots[measure],
-            open=ends,
-            failed=metrics.failed if metrics else {},
-            missing=scores.missing,
-            asked=scores.asked,
-            unit=ScoreCounts.unit([scores])[1],
-            cut=metrics.cut if metrics else 0,
+            empty=len(evaluation.missing_queries),
             depth=depth,
             judge=judge,
-            own=bool(judge) and judge in models,
         )
+        if folder and metrics:
+            of = flawed(of, metrics, folder, qrels, ceiling(data.first_stage(), qrels, measure))
+        found[measure] = of
     return found
 
 
@@ -124,10 +112,9 @@ def _checked_names(ctx: click.Context) -> dict[str, str]:
     given, paths = ctx.params, ctx.params["runs"]
     if (given["qrels"] is None) == (given["dataset"] is None):
         raise click.UsageError("say what to measure by: --qrels FILE or --dataset NAME", ctx)
-    for name, other in (("split", "dataset"), ("correction", "compare")):
-        is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if is_given and not given[other]:
-            raise click.UsageError(f"--{name} goes with --{other}; give both", ctx)
+    by_split = ctx.get_parameter_source("split") is ParameterSource.COMMANDLINE
+    if by_split and not given["dataset"]:
+        raise click.UsageError("--split goes with --dataset; give both", ctx)
     if given["compare"] and len(paths) < 2:
         raise click.UsageError("--compare takes two or more runs; the first is the baseline", ctx)
     for place, path in enumerate(paths):
@@ -164,27 +151,25 @@ def _record(
                 {"measure": measure, **flaw._asdict()}
                 for measure, of in values.items()
                 for flaw in of[name].flaws()
-                if flaw.kind != "few"
             ],
         }
         for name, each in evaluations.items()
     }
     judged = len(next(iter(first.per_query.values())))
     record = {"measures": list(first.means), "judged_queries": judged, "runs": list(runs.values())}
-    correction = given["correction"]
     if given["compare"]:
-        record |= {"baseline": baseline, "correction": correction}
+        record["baseline"] = baseline
     if given["intervals"]:
         if judged == 1:
             raise SettingError("one query has no interval; leave --intervals out")
         record["level"] = LEVEL
     for measure, of in values.items():
         if given["compare"]:
-            compared = compare_runs({measure: of}, baseline, correction=correction)[measure]
+            compared = compare_runs({measure: of}, baseline)[measure]
             for name, found in compared.items():
                 runs[name].setdefault("compared", {})[measure] = asdict(found)
         for name, each in of.items() if given["intervals"] else ():
-            interval = asdict(each.interval(LEVEL))
+            interval = asdict(each.interval)
             runs[name].setdefault("intervals", {})[measure] = interval
     for name, evaluation in evaluations.items() if given["per_query"] else ():
         runs[name]["per_query"] = evaluation.per_query
@@ -206,7 +191,9 @@ def _show(console: Console, record: Mapping[str, Any]) -> None:
             line = f"{run['run']}: {count} no results (taken as an empty list): {shown}"
             console.print(Text(plain(line)), style="yellow", soft_wrap=True)
     for run in runs:
-        said = dict.fromkeys(f"{run['run']}: {each['said']}." for each in run["flaws"])
+        # Queries without results are in the lines above.
+        flaws = (each["said"] for each in run["flaws"] if each["kind"] != "empty")
+        said = dict.fromkeys(f"{run['run']}: {each}." for each in flaws)
         for line in said:
             console.print(Text(plain(line)), style="yellow", soft_wrap=True)
     for measure in record["measures"] if "baseline" in record else ():
@@ -247,14 +234,11 @@ def _means(record: Mapping[str, Any]) -> Table:
 
 
 def _comparisons(record: Mapping[str, Any], measure: str) -> Table:
-    correction = record["correction"]
-    corrected = [] if correction == "none" else [f"p ({correction})"]
-    headings = ["difference", "p", *corrected]
-    names = ("p_value", *(["p_adjusted"] if corrected else []))
+    headings = ["difference", "p", "p (Holm)"]
     rows = []
     for run in record["runs"][1:]:
         each = run["compared"][measure]
-        p_values = (each[name] for name in names)
+        p_values = (each[name] for name in ("p_value", "p_adjusted"))
         shown = (
             NOTHING if p is None else f"{p:.4f}" if p >= SMALLEST_P else f"<{SMALLEST_P}"
             for p in p_values
@@ -281,7 +265,6 @@ command = Verb(
             f"Show {LEVEL:.0%} confidence intervals of the means (Student's, over queries).",
             is_flag=True,
         ),
-        correction_flag(),
         output_flag("evaluation"),
     ],
     help="""Measure TREC runs by judgements, and test whether their differences may be chance.

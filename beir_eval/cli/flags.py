@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.measures.values import CORRECTIONS
 from mcranker.cli.output import DONE, present, print_json, print_line
 from mcranker.cli.verb import OTHER, Reads, RealNumber, WholeNumber, Writes, flag, listing
 from mcranker.paths import is_file, is_folder
@@ -101,17 +100,6 @@ def bm25_flags() -> list[click.Parameter]:
             metavar="X",
         ),
     ]
-
-
-def correction_flag() -> click.Option:
-    """``--correction``."""
-    return flag(
-        "--correction",
-        "Of the p-values of the paired t-tests, for all comparisons of a table.",
-        type=click.Choice(CORRECTIONS),
-        default="holm",
-        section=STATISTICS,
-    )
 
 
 def suites_flag(section: str = OTHER) -> click.Option:

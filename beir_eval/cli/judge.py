@@ -29,7 +29,7 @@ from beir_eval.judging.judge import (
     read_systems,
     work_of,
 )
-from beir_eval.report.numbers import interval, measure_text
+from beir_eval.report.tables import interval, measure_text
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.output import DONE, MISSING_SCORES, Failure, present, saying_where
@@ -198,8 +198,7 @@ def _show(console: Console, record: Mapping[str, Any], out: str | None) -> None:
         means = order["means"].items()
         rows = [(label, f"{people:.4f}", f"{judge:.4f}") for label, (people, judge) in means]
         console.print(table([order["measure"], "by people", "by the judge"], rows))
-        for key, which, count in (("tau", "all", len(rows)), ("top_tau", "best", order["top"])):
-            figures.append(("Kendall's tau-b", order[key], f"{which} {counted(count, 'system')}"))
+        figures.append(("Kendall's tau-b", order["tau"], counted(len(rows), "system")))
     rows = []
     for name, figure, of in figures:
         value, ends = figure["value"], figure["interval"]

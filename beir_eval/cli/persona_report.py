@@ -11,12 +11,11 @@ from beir_eval.persona_report.build import PersonaReport, write_persona_report
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import DONE, command_line, output, print_json, today
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
-from mcranker.cli.verb import Verb, WholeNumber, flag, output_flag
+from mcranker.cli.verb import Verb, flag, output_flag
 from personas.format import counted
 from personas.report.dataset import ReportedRun
 from personas.sanitize import one_line
 
-_MOST_PROCESSES = 61
 _UNKNOWN = "-"
 
 
@@ -36,7 +35,6 @@ def _report(ctx: click.Context) -> int:
             given["runs"],
             given["out"],
             against=given["against"],
-            processes=given["processes"],
             progress=progress,
             command=command_line(ctx),
             date=today(),
@@ -128,12 +126,6 @@ command = Verb(
             "The run over the same data to compare with. Without: DIRECT with the same highest "
             "score, else the first run without a team; given, or beside the run.",
             metavar="LABEL|FOLDER|none",
-        ),
-        flag(
-            "--processes",
-            "How many make pages at the same time. Without: one a processor, 8 at most.",
-            type=WholeNumber(1, _MOST_PROCESSES),
-            metavar="N",
         ),
         output_flag("report", said="What is printed. "),
     ],

@@ -8,23 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from beir_eval.answers.report import (
-    build_answer_report,
-    is_answer_folder,
-    render_answer_report,
-)
-from beir_eval.cli.flags import STATISTICS, correction_flag
 from beir_eval.cli.verify import verify
 from beir_eval.experiment.run_folder import find_runs
-from beir_eval.report.as_json import render_json
 from beir_eval.report.build import build_report
-from beir_eval.report.texts import render_latex, render_markdown
+from beir_eval.report.forms import render_html, render_json, render_latex, render_markdown
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, output
-from mcranker.cli.verb import RealNumber, Verb, Writes, flag
-from mcranker.rag.page import render_answer
+from mcranker.cli.verb import Verb, Writes, flag
 from personas.format import counted
 
 if TYPE_CHECKING:
@@ -32,7 +23,6 @@ if TYPE_CHECKING:
 
 NAME = "report"
 
-_OF_RANKERS = ("measure", "baseline", "correction", "level", "provider_prices")
 _SUFFIXES = {".md": "md", ".html": "html", ".tex": "latex", ".json": "json"}
 
 
@@ -54,15 +44,14 @@ def _report(ctx: click.Context) -> int:
             f"{', '.join(_SUFFIXES)}",
             ctx,
         )
-    if any(map(is_answer_folder, given["runs"])):
-        return _report_answers(ctx)
-    report = build_report(find_runs(given["runs"]), **{name: given[name] for name in _OF_RANKERS})
+    runs = find_runs(given["runs"], pipelines=True)
+    report = build_report(runs, measure=given["measure"], baseline=given["baseline"])
     unfinished = [place for section in report.sections for place in section.unfinished]
     if unfinished and not given["quiet"]:
         dataset, label = unfinished[0]
         say(
-            f"{counted(len(unfinished), 'run')} not finished and left out, e.g. {label!r} on "
-            f"{dataset}; the same 'beir-eval run' again finishes it"
+            f"{counted(len(unfinished), 'run')} not finished and left out, e.g. {label!r}"
+            f"{dataset and f' on {dataset}'}; the same 'beir-eval run' again finishes it"
         )
     if out is None or by_suffix:
         with output(out) as write:
@@ -71,38 +60,6 @@ def _report(ctx: click.Context) -> int:
     written = _write_folder(ctx, Path(out), report, [form] if form else [*_SUFFIXES.values()])
     if not given["quiet"]:
         say(f"wrote {', '.join(written)} to {out!r}")
-    return DONE
-
-
-def _report_answers(ctx: click.Context) -> int:
-    """Write the page of a suite of pipelines."""
-    out = ctx.params["out"]
-    if ctx.params["format"] not in (None, "html"):
-        raise click.UsageError(
-            "the report of a suite of pipelines is html; leave --format out", ctx
-        )
-    folder, *others = ctx.params["runs"]
-    if others:
-        raise click.UsageError("a suite of pipelines has a page of its own; name one folder", ctx)
-    for name in (*_OF_RANKERS, "per_query"):
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            flag = name.replace("_", "-")
-            raise click.UsageError(f"--{flag} does not go with a suite of pipelines", ctx)
-    report = build_answer_report(folder)
-    file = out if out is None or Path(out).suffix else str(Path(out) / f"{NAME}.html")
-    pages: dict[str, str] = {}
-    if file is not None:
-        beside = Path(file).with_suffix("")  # a page for each of the worst answers
-        beside.mkdir(parents=True, exist_ok=True)
-        for number, (answer, _) in enumerate(report.worst, 1):
-            pages[answer.id] = f"{beside.name}/{number}.html"
-            with output(str(beside / f"{number}.html")) as write:
-                write(render_answer(answer))
-    page = render_answer_report(report, footer=footer(ctx), pages=pages)
-    with output(file) as write:
-        write(page)
-    if file is not None and not ctx.params["quiet"]:
-        say(f"wrote {file!r}")
     return DONE
 
 
@@ -141,8 +98,6 @@ def _rendered(ctx: click.Context, report: Report, form: str, figures: Mapping[st
         return render_latex(report, figures=figures)
     if form == "json":
         return render_json(report, per_query=ctx.params["per_query"])
-    from beir_eval.report.html import render_html
-
     return render_html(report, footer=footer(ctx))
 
 
@@ -167,7 +122,7 @@ command = Verb(
         flag(
             "--measure",
             "Measure in the tables, as ir-measures writes it: nDCG@10, R@100, AP(rel=2). Computed "
-            "from the runs if need be. Without: the first measure of the runs.",
+            "from the runs if need be. Of pipelines, a judge. Without: the first of the runs.",
             metavar="NAME",
         ),
         flag(
@@ -179,27 +134,11 @@ command = Verb(
         ),
         flag("--per-query", "Every query's values in the JSON.", is_flag=True),
         flag(
-            "--provider-prices",
-            "Price answers of other servers (--base-url) like the provider's own of that model. "
-            "Without, their cost is not known.",
-            is_flag=True,
-        ),
-        flag(
             "--baseline",
-            "Compare with this ranker, or with 'first stage'. Without: the suite's baseline, else "
-            "the first stage.",
+            "Compare with this row, or with 'first stage'. Without: the suite's baseline, else "
+            "the first stage; of pipelines the best.",
             metavar="LABEL",
-            section=STATISTICS,
         ),
-        flag(
-            "--level",
-            "Confidence level of the intervals.",
-            type=RealNumber(0, 1, min_open=True, max_open=True),
-            default=0.95,
-            metavar="X",
-            section=STATISTICS,
-        ),
-        correction_flag(),
     ],
     help="""Tables and figures from run folders, beside the paper's numbers.
 

@@ -23,8 +23,8 @@ from beir_eval.experiment.run_folder import METRICS, RunFolder, ScoreCounts
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
-from beir_eval.report.numbers import measure_text
-from beir_eval.report.warnings import measured_to
+from beir_eval.report.tables import measure_text
+from beir_eval.report.warnings import flaw_notices, measured_to
 from mcranker import events
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import DONE, ERROR, MISSING_SCORES, Failure, as_flags, failure
@@ -292,10 +292,15 @@ def analysed(
     experiment: Experiment, results: Sequence[CellResult]
 ) -> tuple[list[str], Anova | None]:
     """Write the table of a grid's points, and analyse them; with what misleads, in sentences."""
-    finished = [(each.label, each.answers) for each in results if each.answers]
+    finished = {each.label: each.answers for each in results if each.answers}
     folders = (RunFolder.open(each.path).manifest.answers for each in results if each.answers)
     judge = next((each.judge for each in folders if each), "")
-    warned = [sentence for _, sentence in suite_cautions(finished, judge)] if finished else []
+    values = (
+        (f"{label}: {name}", one.as_values(name, judge, own=judge in of.writers))
+        for label, of in finished.items()
+        for name, one in of.judges.items()
+    )
+    warned = [each.sentence for each in (*suite_cautions(finished), *flaw_notices(values))]
     rows, formula = [*_grid(experiment)], experiment.form.anova.get("formula", "")
     found = None
     if rows:

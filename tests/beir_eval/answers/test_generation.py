@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from beir_eval.answers.generation import CATEGORIES, drawn_categories
 from beir_eval.answers.questions import read_questions
 from beir_eval.cli.group import cli
 from mcranker.errors import AuthenticationFailed
@@ -52,14 +50,6 @@ class Writer:
 def write(place: Path, *args: str) -> Result:
     given = ("--count", "4", "--ledger", str(place / "l.db"), "-q", *args)
     return CliRunner().invoke(cli, ["questions", str(place / "docs"), *given])
-
-
-def test_categories_are_drawn_with_their_probabilities() -> None:
-    for name, values in CATEGORIES.items():
-        assert sum(share for share, _ in values.values()) == pytest.approx(1)
-        drawn = Counter(drawn_categories(7, number)[name] for number in range(4000))
-        for value, (share, _) in values.items():
-            assert drawn[value] / 4000 == pytest.approx(share, abs=0.03)
 
 
 def test_questions_are_written_and_read_back(place: Path, model: Connected) -> None:
@@ -126,10 +116,3 @@ def test_a_file_that_may_have_been_edited_is_not_replaced(place: Path, model: Co
     model.answer = lambda request: "no JSON"
     assert write(place, "--out", str(place / "new.jsonl")).exit_code == 1
     assert not (place / "new.jsonl").exists()
-
-
-def test_no_documents_is_an_error(place: Path, model: Connected) -> None:
-    (place / "empty").mkdir()
-    found = CliRunner().invoke(cli, ["questions", str(place / "empty")])
-    assert found.exit_code == 1
-    assert "no passage" in found.stderr

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from beir_eval import BeirEvalError, RunError, write_trec
 from beir_eval.cli.evaluate import command
 from beir_eval.experiment.run_folder import Metrics
-from beir_eval.report.numbers import NOTHING
+from beir_eval.report.tables import NOTHING
 from tests.support.report_runs import change
 from tests.support.run_folders import folder_of, make_run_folders
 
@@ -76,7 +76,6 @@ def test_json_has_everything() -> None:
         "measures": ["nDCG@10"],
         "judged_queries": 4,
         "baseline": "first",
-        "correction": "holm",
         "level": 0.95,
     }
     assert first["missing_queries"] == ["q4"]
@@ -97,7 +96,7 @@ def test_tables_of_comparisons_and_queries() -> None:
     result = evaluate("first.trec", "second.trec", "--compare", "--intervals", "--per-query")
 
     rows = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert "nDCG@10 against first difference p p (holm) better equal worse" in rows
+    assert "nDCG@10 against first difference p p (Holm) better equal worse" in rows
     assert f"second +0.3750 {NOTHING} {NOTHING} 3 1 0" in rows
     assert "nDCG@10 of query first second" in rows
     assert "q3 0.5000 1.0000" in rows
@@ -184,7 +183,7 @@ def test_ties_depth_and_a_judging_model_are_said() -> None:
     assert equal["means"]["nDCG@10"] == 1.0
     assert equal["by_lot"]["nDCG@10"] == pytest.approx(0.7103, abs=0.05)
     assert equal["compared"]["nDCG@10"]["difference"] == pytest.approx(0.0794, abs=0.05)
-    assert [each["kind"] for each in equal["flaws"]] == ["model"]
+    assert [each["kind"] for each in equal["flaws"]] == ["model", "few"]
 
 
 def test_a_run_folder_says_which_queries_failed(tmp_path: Path) -> None:
@@ -194,4 +193,4 @@ def test_a_run_folder_says_which_queries_failed(tmp_path: Path) -> None:
     qrels = str(folder_of(out, "scifact", "first stage") / "qrels.tsv")
     args = [str(path), "--qrels", qrels, "--output", "json"]
     found = json.loads(CliRunner().invoke(command, args).stdout)["evaluation"]["runs"][0]
-    assert [each["kind"] for each in found["flaws"]] == ["failed"]
+    assert [each["kind"] for each in found["flaws"]] == ["failed", "few"]

@@ -34,13 +34,13 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("mcranker", "inspect", TEAM),
     ("mcranker", "inspect", TEAM, "--query", "q1"),
     ("mcranker", "inspect", DIRECT, "--query", "1", "--html", "page.html"),
-    ("personas", "report", "o", "--out", "pages", "--processes", "1"),
+    ("personas", "report", "o", "--out", "pages"),
     (*RUN, "mcranker"),
     (*RUN, "direct", "--measures", "R@5"),
 )
 READING = (  # the team's rankings
     (*RUN, "mcranker", "--measures", "R@5"),
-    ("personas", "report", "o", "--out", "pages", "--processes", "1"),
+    ("personas", "report", "o", "--out", "pages"),
     ("mcranker", "inspect", TEAM, "--query", "2"),
 )
 VALUES: tuple[Any, ...] = (

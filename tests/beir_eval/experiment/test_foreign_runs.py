@@ -17,8 +17,8 @@ from beir_eval.experiment.cell import CellResult
 from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
 from beir_eval.experiment.suite import Suite
 from beir_eval.persona_report.sources import find_sources
-from beir_eval.report.numbers import NOTHING
-from beir_eval.report.texts import render_latex
+from beir_eval.report.forms import render_latex
+from beir_eval.report.tables import NOTHING
 from mcranker.errors import RunError
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan
