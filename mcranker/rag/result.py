@@ -1,4 +1,4 @@
-"""The result of a pipeline, from the question to sentences and the passages they rest on; its page."""
+"""The result of a pipeline, from the question to sentences and their passages, and its page."""
 
 from __future__ import annotations
 
