@@ -391,17 +391,12 @@ def doubtful(result: RAGResult) -> list[tuple[int, Citation, str]]:
         "stitched": "its parts are in the passage, but not together",
         "invented": "it is in none of the passages",
     }
-    return [
-        (
-            place,
-            each,
-            each.note
-            or said.get(each.verdict)
-            or f"it is not in passage {each.passage}, but in passage {each.elsewhere}",
-        )
-        for place, each in enumerate(result.all_citations)
-        if each.verdict != "found"
-    ]
+    found = []
+    for place, each in enumerate(result.all_citations):
+        elsewhere = f"it is not in passage {each.passage}, but in passage {each.elsewhere}"
+        if each.verdict != "found":
+            found.append((place, each, each.note or said.get(each.verdict, elsewhere)))
+    return found
 
 
 def verdict(result: RAGResult) -> list[dict[str, str]]:

@@ -170,7 +170,7 @@ def read_rubric(text: str) -> Rubric:
     for criterion, weight in zip(criteria, weights, strict=True):
         criterion["weight"] = weight
     try:
-        return Rubric(criteria=criteria, reason=_optional_text(found.record, "Reason"))  # type: ignore[arg-type]  # pydantic makes them
+        return Rubric(criteria=criteria, reason=_optional_text(found.record, "Reason"))
     except ValidationError as error:
         raise Unreadable("a name, an explanation or a reason is not valid text.") from error
 
