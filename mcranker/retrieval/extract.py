@@ -96,7 +96,10 @@ def _main() -> None:
             faulthandler.dump_traceback_later(SECONDS, exit=True, file=nowhere)
             path = Path(json.loads(line))
             try:
-                ending = path.suffix.lower()
+                ending, size = path.suffix.lower(), path.stat().st_size
+                if size > (largest := LARGEST_PDF if ending == ".pdf" else LARGEST_HTML):
+                    said = f"{size / 1e6:,.0f} MB; {largest / 1e6:,.0f} MB are read at most"
+                    raise _Unreadable(said)
                 read = _pdf if ending == ".pdf" else _office if ending in OFFICE else _html
                 title, text = read(path)
                 if len(text) > MOST_CHARACTERS:
@@ -104,6 +107,10 @@ def _main() -> None:
                 answer = {"title": title, "text": text}
             except OSError as error:
                 answer = {"error": f"cannot be read: {error.strerror}"}
+            except ImportError as missing:
+                extra = "office" if ending in OFFICE else "rag"
+                said = f"{ending} needs {missing.name}; run: pip install 'mcranker[{extra}]'"
+                answer = {"error": said}
             except (_Unreadable, MemoryError, RecursionError) as error:
                 answer = {"error": str(error) or "takes too much memory"}
             faulthandler.cancel_dump_traceback_later()
@@ -112,11 +119,8 @@ def _main() -> None:
 
 
 def _pdf(path: Path) -> tuple[str, str]:
-    try:
-        import pypdfium2
-    except ImportError as missing:
-        raise _Unreadable("PDF needs pypdfium2; run: pip install 'mcranker[rag]'") from missing
-    _check_size(path, LARGEST_PDF)
+    import pypdfium2
+
     try:
         document = pypdfium2.PdfDocument(path)
         if len(document) > MOST_PAGES:
@@ -138,15 +142,11 @@ def _pdf(path: Path) -> tuple[str, str]:
 
 
 def _html(path: Path) -> tuple[str, str]:
-    _check_size(path, LARGEST_HTML)
-    content = path.read_bytes()
-    page = _decoded(content)
-    try:
-        import trafilatura
-    except ImportError as missing:
-        raise _Unreadable("HTML needs trafilatura; run: pip install 'mcranker[rag]'") from missing
+    import trafilatura
     from lxml import etree, html
 
+    content = path.read_bytes()
+    page = _decoded(content)
     try:
         parser = html.HTMLParser(encoding="utf-8", huge_tree=True)
         tree = html.document_fromstring(page.encode(errors="replace"), parser=parser)
@@ -177,15 +177,10 @@ def _decoded(content: bytes) -> str:
 
 
 def _office(path: Path) -> tuple[str, str]:
-    _check_size(path, LARGEST_HTML)
+    from markitdown import MarkItDown, MarkItDownException
+
     if not zipfile.is_zipfile(path):
         raise _Unreadable(f"no {path.suffix} that can be read")
-    try:
-        from markitdown import MarkItDown, MarkItDownException
-    except ImportError as missing:
-        raise _Unreadable(
-            f"{path.suffix} needs markitdown; run: pip install 'mcranker[office]'"
-        ) from missing
     try:
         found = MarkItDown(enable_plugins=False).convert_local(path)
     except MarkItDownException as error:
@@ -206,11 +201,6 @@ def guessed_encoding(content: bytes) -> str:
         (each.chaos, -each.coherence, each.encoding != "cp1252", each.encoding) for each in found
     ]
     return min(fits)[-1] if fits else ""
-
-
-def _check_size(path: Path, largest: int) -> None:
-    if (size := path.stat().st_size) > largest:
-        raise _Unreadable(f"{size / 1e6:,.0f} MB; {largest / 1e6:,.0f} MB are read at most")
 
 
 if __name__ == "__main__":
