@@ -221,8 +221,6 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         "judge_nuggets": _placeholders("question reference", "most"),
         "judge_nugget_support": _placeholders("question response nuggets"),
         # Questions written for a test, and checked
-        "question_write": _placeholders("passages properties"),
-        "question_check": _placeholders("passages question reference"),
     },
 }
 """Additions to the paper's prompts, by the folder that has the shipped ones; used where a folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from beir_eval.answers.report import (
     render_answer_report,
 )
 from beir_eval.cli.flags import STATISTICS, correction_flag
-from beir_eval.cli.verify import verify
 from beir_eval.experiment.run_folder import find_runs
 from beir_eval.report.as_json import render_json
 from beir_eval.report.build import build_report
@@ -30,32 +29,64 @@ from personas.format import counted
 if TYPE_CHECKING:
     from beir_eval.report.model import Report
 
-NAME = "report"
-
 _OF_RANKERS = ("measure", "baseline", "correction", "level", "provider_prices")
-_SUFFIXES = {".md": "md", ".html": "html", ".tex": "latex", ".json": "json"}
+_SUFFIXES = (".md", ".html", ".tex", ".json")
 
 
 def _report(ctx: click.Context) -> int:
-    given = ctx.params
-    if given["verify"]:
-        return verify(ctx)
-    out, form = given["out"], given["format"]
-    by_suffix = None if out is None else _SUFFIXES.get(Path(out).suffix.lower())
-    if by_suffix and form not in (None, by_suffix):
-        raise click.UsageError(
-            f"--out {out!r} is a file for {by_suffix}, and --format says {form}; "
-            "leave --format out, or name a folder",
-            ctx,
-        )
-    if out is not None and not by_suffix and Path(out).exists() and not Path(out).is_dir():
+    given, out = ctx.params, ctx.params["out"]
+    alone = bool(_files_of(out))
+    if out and not alone and Path(out).exists() and not Path(out).is_dir():
         raise click.UsageError(
             f"--out {out!r} is a file; name a folder, or a file that ends in "
             f"{', '.join(_SUFFIXES)}",
             ctx,
         )
+    main = Path(out).name if alone else "report.html"
     if any(map(is_answer_folder, given["runs"])):
-        return _report_answers(ctx)
+        files = _of_answers(ctx, main)
+    else:
+        files = _of_rankers(ctx, main if alone else None)
+    if out is None:
+        with output(None) as write:
+            write(files["report.md"] if "report.md" in files else files[main])
+        return DONE
+    folder = Path(out).parent if alone else Path(out)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        with output(str(folder / name)) as write:
+            write(text)
+    if not given["quiet"]:
+        say(f"wrote {out!r}" if alone else f"wrote {', '.join(files)} to {out!r}")
+    return DONE
+
+
+def _of_answers(ctx: click.Context, main: str) -> dict[str, str]:
+    """The page of a suite of pipelines, and a page for each of the worst answers."""
+    folder, *others = ctx.params["runs"]
+    if not main.lower().endswith(".html"):
+        raise click.UsageError("the report of a suite of pipelines is a page: name.html", ctx)
+    if others:
+        raise click.UsageError("a suite of pipelines has a page of its own; name one folder", ctx)
+    for name in _OF_RANKERS:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag = name.replace("_", "-")
+            raise click.UsageError(f"--{flag} does not go with a suite of pipelines", ctx)
+    report = build_answer_report(folder)
+    worst = {f"{Path(main).stem}/{n}.html": answer for n, (answer, _) in enumerate(report.worst, 1)}
+    pages = {answer.id: name for name, answer in worst.items()} if ctx.params["out"] else {}
+    page = render_answer_report(report, footer=footer(ctx), pages=pages)
+    return {main: page, **{name: render_answer(each) for name, each in worst.items()}}
+
+
+def _files_of(out: str | None) -> list[str]:
+    """The file that ``--out`` names; none for a folder."""
+    return [out] if out and Path(out).suffix.lower() in _SUFFIXES else []
+
+
+def _of_rankers(ctx: click.Context, alone: str | None) -> dict[str, str]:
+    """The report in the form of one file, or in every form, with figures that two refer to."""
+    given = ctx.params
     report = build_report(find_runs(given["runs"]), **{name: given[name] for name in _OF_RANKERS})
     unfinished = [place for section in report.sections for place in section.unfinished]
     if unfinished and not given["quiet"]:
@@ -64,83 +95,27 @@ def _report(ctx: click.Context) -> int:
             f"{counted(len(unfinished), 'run')} not finished and left out, e.g. {label!r} on "
             f"{dataset}; the same 'beir-eval run' again finishes it"
         )
-    if out is None or by_suffix:
-        with output(out) as write:
-            write(_rendered(ctx, report, by_suffix or form or "md", {}))
-        return DONE
-    written = _write_folder(ctx, Path(out), report, [form] if form else [*_SUFFIXES.values()])
-    if not given["quiet"]:
-        say(f"wrote {', '.join(written)} to {out!r}")
-    return DONE
+    if alone or given["out"] is None:
+        return {alone or "report.md": _rendered(ctx, report, Path(alone or "report.md").suffix, {})}
+    from beir_eval.report.figures import render_svg
+
+    figures, files = dict[str, str](), dict[str, str]()
+    for section in report.sections:
+        if section.figure:
+            figures[section.name] = f"{re.sub(r'[^A-Za-z0-9._-]', '_', section.name)}.svg"
+            files[figures[section.name]] = render_svg(section.figure)
+    forms = {f"report{each}": _rendered(ctx, report, each, figures) for each in _SUFFIXES}
+    return files | forms
 
 
-def _report_answers(ctx: click.Context) -> int:
-    """Write the page of a suite of pipelines."""
-    out = ctx.params["out"]
-    if ctx.params["format"] not in (None, "html"):
-        raise click.UsageError(
-            "the report of a suite of pipelines is html; leave --format out", ctx
-        )
-    folder, *others = ctx.params["runs"]
-    if others:
-        raise click.UsageError("a suite of pipelines has a page of its own; name one folder", ctx)
-    for name in (*_OF_RANKERS, "per_query"):
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            flag = name.replace("_", "-")
-            raise click.UsageError(f"--{flag} does not go with a suite of pipelines", ctx)
-    report = build_answer_report(folder)
-    file = out if out is None or Path(out).suffix else str(Path(out) / f"{NAME}.html")
-    pages: dict[str, str] = {}
-    if file is not None:
-        beside = Path(file).with_suffix("")  # a page for each of the worst answers
-        beside.mkdir(parents=True, exist_ok=True)
-        for number, (answer, _) in enumerate(report.worst, 1):
-            pages[answer.id] = f"{beside.name}/{number}.html"
-            with output(str(beside / f"{number}.html")) as write:
-                write(render_answer(answer))
-    page = render_answer_report(report, footer=footer(ctx), pages=pages)
-    with output(file) as write:
-        write(page)
-    if file is not None and not ctx.params["quiet"]:
-        say(f"wrote {file!r}")
-    return DONE
-
-
-def _files_of(out: str | None) -> list[str]:
-    """Return the file that ``--out`` names; none for a folder."""
-    return [out] if out and Path(out).suffix.lower() in _SUFFIXES else []
-
-
-def _write_folder(
-    ctx: click.Context, folder: Path, report: Report, formats: Sequence[str]
-) -> list[str]:
-    """Write a file a form, and the figures that Markdown and LaTeX refer to; return their names."""
-    files: dict[str, str] = {}
-    figures: dict[str, str] = {}
-    if {"md", "latex"} & set(formats):
-        from beir_eval.report.figures import render_svg
-
-        for section in report.sections:
-            if section.figure:
-                figures[section.name] = f"{re.sub(r'[^A-Za-z0-9._-]', '_', section.name)}.svg"
-                files[figures[section.name]] = render_svg(section.figure)
-    for suffix, form in _SUFFIXES.items():
-        if form in formats:
-            files[f"{NAME}{suffix}"] = _rendered(ctx, report, form, figures)
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, text in files.items():
-        with output(str(folder / file)) as write:
-            write(text)
-    return list(files)
-
-
-def _rendered(ctx: click.Context, report: Report, form: str, figures: Mapping[str, str]) -> str:
-    if form == "md":
-        return render_markdown(report, figures=figures)
-    if form == "latex":
-        return render_latex(report, figures=figures)
-    if form == "json":
-        return render_json(report, per_query=ctx.params["per_query"])
+def _rendered(ctx: click.Context, report: Report, suffix: str, figures: Mapping[str, str]) -> str:
+    match suffix.lower():
+        case ".md":
+            return render_markdown(report, figures=figures)
+        case ".tex":
+            return render_latex(report, figures=figures)
+        case ".json":
+            return render_json(report, per_query=True)
     from beir_eval.report.html import render_html
 
     return render_html(report, footer=footer(ctx))
@@ -152,15 +127,10 @@ command = Verb(
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
         flag(
-            "--format",
-            "Without: as the file of --out ends; each of them into a folder; md to standard "
-            "output.",
-            type=click.Choice([*_SUFFIXES.values()]),
-        ),
-        flag(
             "--out",
             "Write report.md, report.html, report.tex, report.json and the figures into a folder, "
-            "or one file that ends in .md, .html, .tex or .json. Without: standard output.",
+            "or one file that ends in .md, .html, .tex or .json. Without: Markdown to standard "
+            "output.",
             type=Writes(_files_of),
             metavar="FOLDER|FILE",
         ),
@@ -170,14 +140,6 @@ command = Verb(
             "from the runs if need be. Without: the first measure of the runs.",
             metavar="NAME",
         ),
-        flag(
-            "--verify",
-            "Instead, compare every file of finished runs, and of what they ranked, with the "
-            "SHA-256 in the manifest; exit code 1 where one was changed or is gone. The manifest "
-            "itself is not covered: this finds accidents, no forgery.",
-            is_flag=True,
-        ),
-        flag("--per-query", "Every query's values in the JSON.", is_flag=True),
         flag(
             "--provider-prices",
             "Price answers of other servers (--base-url) like the provider's own of that model. "
@@ -210,6 +172,5 @@ command = Verb(
     \b
       beir-eval report runs/table1 --out report
       beir-eval report runs/table1 --baseline "first stage"
-      beir-eval report runs/table1 --verify
     """,
 )

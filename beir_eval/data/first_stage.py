@@ -137,20 +137,14 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
     run = None
     if root is not None:
         bm25 = {"k1": float(stage.k1), "b": float(stage.b)}
-        index_key = stored.key_of(
-            {
-                **(
-                    {"engine": lucene.jar.name, "fields": stage.fields}
-                    if lucene is not None
-                    else {"engine": "bm25s", **bm25, **versions()}
-                ),
-                **(
-                    {"prebuilt": prebuilt}
-                    if prebuilt
-                    else {"corpus": stored.digest_of(_documents(dataset))}
-                ),
-            }
-        )
+        settings: dict[str, Any] = {"engine": "bm25s", **bm25, **versions()}
+        if lucene is not None:
+            settings = {"engine": lucene.jar.name, "fields": stage.fields}
+        if prebuilt:
+            settings["prebuilt"] = prebuilt
+        else:
+            settings["corpus"] = stored.digest_of(_documents(dataset))
+        index_key = stored.key_of(settings)
         queries = stored.digest_of(dataset.queries.items())
         run_key = stored.key_of(
             {"index": index_key, "queries": queries, "depth": stage.depth, **bm25}
@@ -250,10 +244,7 @@ def _from_file(dataset: Dataset, stage: FirstStage, path: Path) -> Found:
     if absent:
         _log.warning(
             "%s: %d of %d queries are not in this run, e.g. %r; nothing is ranked for them",
-            path,
-            len(absent),
-            len(run),
-            absent[0],
+            *(path, len(absent), len(run), absent[0]),
         )
     _check_documents(run, dataset, str(path))
     return run

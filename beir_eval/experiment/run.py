@@ -115,7 +115,7 @@ class Experiment:
         from beir_eval.data.load import load
 
         plan = self.plan
-        whole = load(spec.name, split=spec.split, topic_field=spec.topic_field)
+        whole = load(spec.name, split=spec.split)
         chosen = chosen_queries(whole, queries=plan.queries, limit=plan.limit)
         stage = replace(plan.first_stage, depth=plan.depth or self.suite.depth)
         files = [each.run for each in self.rankers if each.run]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -59,22 +58,6 @@ def test_impossible_first_stages(options: dict[str, Any], message: str) -> None:
         FirstStage(**options)
 
 
-def test_notes_for_run_folders() -> None:
-    usual = FirstStage().note()
-    lucene = FirstStage("pyserini", k1=1.2, index="prebuilt").note()
-    file = FirstStage("file", run=Path("/somewhere/else/mine.v3.trec")).note()
-    assert (usual.name, usual.settings) == ("BM25", {"engine": "bm25s", "k1": 0.9, "b": 0.4})
-    assert lucene.name == "BM25 (Lucene)"
-    assert lucene.settings == {
-        "engine": "pyserini",
-        "k1": 1.2,
-        "b": 0.4,
-        "index": "prebuilt",
-        "fields": "flat",
-    }
-    assert (file.name, file.settings) == ("mine.v3", {"engine": "file", "run": "mine.v3.trec"})
-
-
 # --- what is kept
 
 
@@ -116,33 +99,6 @@ def test_an_index_is_built_once_whatever_is_asked_of_it(
     assert first == retrieve(pets)
     assert runs == [first, retrieve(pets, 1), retrieve(others)]
     assert len(builds) == 1 + 3  # one with the cache, and one for each of the others
-
-
-def test_another_corpus_or_another_version_makes_another_index(
-    pets: Dataset, builds: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changed = {**pets.corpus, "d3": Document("d3", "A", "fish")}
-    find(pets, FirstStage(), cache=tmp_path)
-    assert find(replace(pets, corpus=changed), FirstStage(), cache=tmp_path)["q2"] == []
-    assert len(builds) == 2
-    monkeypatch.setattr(importlib.metadata, "version", lambda package: f"{package} of tomorrow")
-    find(pets, FirstStage(), cache=tmp_path)
-    assert len(builds) == 3
-
-
-def test_a_damaged_index_and_a_damaged_run_are_made_again(
-    pets: Dataset, builds: list[int], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = find(pets, FirstStage(), cache=tmp_path)
-    for name in ("run.json", "data.npy"):
-        (file,) = tmp_path.rglob(name)
-        file.write_bytes(file.read_bytes()[:-1] + b"x")
-    assert find(pets, FirstStage(), cache=tmp_path) == run
-    assert len(builds) == 2
-    assert "run.json was changed" in caplog.text
-    assert "data.npy was changed" in caplog.text
-    find(pets, FirstStage(depth=1), cache=tmp_path)
-    assert len(builds) == 2  # what replaced it is whole
 
 
 # --- runs from elsewhere
