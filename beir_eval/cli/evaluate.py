@@ -104,18 +104,16 @@ def _warn_of_strangers(name: str, run: Run, qrels: Qrels) -> None:
     common = [query_id for query_id in run if qrels.get(query_id)]
     if not run:
         say(f"warning: {name}: there is no line of a run in it")
-    elif not common:
-        theirs, ours = next(iter(run)), next(iter(qrels))
-        say(
-            f"warning: {name}: none of its queries has judgements, so all its values are those of "
-            f"an empty run; a query of the run is {theirs!r}, one of the judgements {ours!r}"
-        )
-    elif not any(doc_id in qrels[query_id] for query_id in common for doc_id, _ in run[query_id]):
-        theirs, ours = run[common[0]][0][0], next(iter(qrels[common[0]]))
-        say(
-            f"warning: {name}: none of its documents has a judgement; one of the run is "
-            f"{theirs!r}, one of the judgements {ours!r}: see whether they belong together"
-        )
+        return
+    theirs, ours, what = next(iter(run)), next(iter(qrels)), "queries"
+    if common:
+        if any(doc_id in qrels[query_id] for query_id in common for doc_id, _ in run[query_id]):
+            return
+        theirs, ours, what = run[common[0]][0][0], next(iter(qrels[common[0]])), "documents"
+    say(
+        f"warning: {name}: none of its {what} has a judgement; one of the run is {theirs!r}, one "
+        f"of the judgements {ours!r}: see whether they belong together"
+    )
 
 
 def _checked_names(ctx: click.Context) -> dict[str, str]:
@@ -129,9 +127,8 @@ def _checked_names(ctx: click.Context) -> dict[str, str]:
             raise click.UsageError(f"--{name} goes with --{other}; give both", ctx)
     if given["compare"] and len(paths) < 2:
         raise click.UsageError("--compare takes two or more runs; the first is the baseline", ctx)
-    for place, path in enumerate(paths):
-        if path in paths[:place]:
-            raise click.UsageError(f"the run {path!r} is given twice", ctx)
+    if twice := [path for place, path in enumerate(paths) if path in paths[:place]]:
+        raise click.UsageError(f"the run {twice[0]!r} is given twice", ctx)
     short = [Path(path).stem for path in paths]
     return dict(zip(short if len(set(short)) == len(short) else paths, paths, strict=True))
 

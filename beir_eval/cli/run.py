@@ -114,7 +114,7 @@ def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult])
 
     def show(console: Console) -> None:
         if pipelines:
-            show_pipelines(console, experiment, results)
+            show_pipelines(console, experiment.form.judges, results)
         else:
             show_rankers(console, results)
         for sentence in warned:

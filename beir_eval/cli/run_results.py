@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Column
 from rich.text import Text
 
-from beir_eval.answers.metrics import AnswerMetrics, grid_row, suite_cautions
+from beir_eval.answers.metrics import AnswerMetrics, JudgeMetrics, grid_row, suite_cautions
 from beir_eval.answers.questions import read_questions
 from beir_eval.experiment.cell import Cell, CellResult, ExperimentListener
 from beir_eval.experiment.run import Experiment
@@ -188,40 +188,31 @@ def _measured(result: CellResult, measure: str) -> tuple[str, str]:
     return measure_text(result.metrics.means[measure]), by_lot
 
 
-def show_pipelines(console: Console, experiment: Experiment, results: Sequence[CellResult]) -> None:
+def show_pipelines(console: Console, judges: Sequence[str], results: Sequence[CellResult]) -> None:
     """Print a row for each pipeline."""
-    form, rows = experiment.form, []
-    notes = {each.label: each.note for each in experiment.rankers}
-    theirs = {label: note.theirs if note else {} for label, note in notes.items()}
+    rows = []
     for each in results:
-        metrics = each.answers
-        if metrics is None:
-            rows.append((each.label, *("stopped" for _ in form.judges), *("-",) * 5))
+        found = each.answers
+        if found is None:
+            rows.append((each.label, *("stopped" for _ in judges), *("-",) * 5))
             continue
-        missing = sum(judge.missing for judge in metrics.judges.values())
-        cells = (_judged(metrics, name, theirs[each.label].get(name)) for name in form.judges)
-        rows.append(
-            (
-                *(each.label, *cells, f"{missing:,}", f"{metrics.calls:,}"),
-                *(f"{metrics.input_tokens + metrics.output_tokens:,}", cost_text(metrics.cost)),
-                "-" if metrics.seconds is None else f"{metrics.seconds:.2f}",
-            )
-        )
-    judges = (each.replace("_", " ") for each in form.judges)
-    headings = numbers(*judges, "missing", "calls", "tokens", "cost", "seconds")
+        missing = sum(judge.missing for judge in found.judges.values())
+        tokens = found.input_tokens + found.output_tokens
+        seconds = "-" if found.seconds is None else f"{found.seconds:.2f}"
+        counts = (f"{count:,}" for count in (missing, found.calls, tokens))
+        values = (_judged(found.judges[name]) for name in judges)
+        rows.append((each.label, *values, *counts, cost_text(found.cost), seconds))
+    named = (each.replace("_", " ") for each in judges)
+    headings = numbers(*named, "missing", "calls", "tokens", "cost", "seconds")
     narrow = [replace(each, no_wrap=False) for each in headings]
     console.print(table([Column("pipeline", min_width=8, overflow="fold"), *narrow], rows))
     console.print(Text("±: standard deviation of the runs' means. Missing values are in no mean."))
-    if any(theirs.values()):
-        console.print(Text("In brackets: the paper's value, of its own models and judges."))
 
 
-def _judged(metrics: AnswerMetrics, name: str, theirs: float | None) -> str:
-    judge = metrics.judges[name]
+def _judged(judge: JudgeMetrics) -> str:
     mean = "-" if judge.mean is None else f"{judge.mean:.3f}"
     spread = "" if judge.run_spread is None else f" ± {judge.run_spread:.3f}"
-    lacking = f", {judge.undefined:,} undefined" if judge.undefined else ""
-    return mean + spread + ("" if theirs is None else f" ({theirs:g})") + lacking
+    return mean + spread + (f", {judge.undefined:,} undefined" if judge.undefined else "")
 
 
 def cautions_of(experiment: Experiment, results: Sequence[CellResult]) -> list[str]:

@@ -221,16 +221,11 @@ class Experiment:
         """Return the same name for the same work, whatever its limits."""
         plan, how = self.plan, {*HOW_NOT_WHAT, "ledger"}
         rankers = [
-            (
-                spec.label,
-                spec.ranker,
-                sorted((k, repr(v)) for k, v in spec.options.items() if k not in how),
-            )
-            for spec in self.rankers
+            (x.label, x.ranker, sorted((k, repr(v)) for k, v in x.options.items() if k not in how))
+            for x in self.rankers
         ]
-        return repr(
-            (self.datasets, rankers, plan.queries, plan.limit, plan.depth, plan.first_stage)
-        )
+        chosen = (plan.queries, plan.limit, plan.depth, plan.first_stage)
+        return repr((self.datasets, rankers, *chosen))
 
     def estimate(self) -> Iterator[tuple[str, str, Estimate]]:
         """Yield data set, label, and the estimate of each cell; nothing is sent or written.

@@ -361,13 +361,13 @@ def _try_out(kind: Callable[..., Ranker], options: Mapping[str, Any]) -> None:
         prefill=True,
         max_questions=MOST_IN_A_CALL,
     )
+    if options.get("criteria") == "dataset":
+        options = {"dataset": _STAND_IN, **options}
     fields = RankerConfig.model_fields
     RankerConfig(**{name: options[name] for name in options if name in fields})
     # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
     left_out = ("base_url", "model", "batch", "max_passage_tokens")
     tried = {k: v for k, v in options.items() if k not in left_out and not k.endswith("_model")}
-    if tried.get("criteria") == "dataset":
-        tried = {"dataset": _STAND_IN, **tried}
     with suppress(UnsupportedCapability):  # what the stand-in lacks, the real model may have
         kind(
             **{**tried, "batch": False, "max_passage_tokens": None},

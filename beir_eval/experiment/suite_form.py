@@ -262,7 +262,7 @@ def _check_paper(form: SuiteForm) -> None:
 
 
 def _check_figure(form: SuiteForm) -> None:
-    figure, placed = form.figure, False
+    figure, places = form.figure, dict[tuple[str, object], str]()
     for name in ("kind", "title") if figure is not None else ():
         if not getattr(figure, name):
             raise ValueError(f"figure: the key {name!r} is missing; add it")
@@ -277,8 +277,13 @@ def _check_figure(form: SuiteForm) -> None:
             raise ValueError(
                 f"{where}: x={entry.x!r} should be {kind}, in a figure of kind {figure.kind!r}"
             )
-        placed = True
-    if figure is not None and not placed:
+        if other := places.get((entry.series, entry.x)):
+            raise ValueError(
+                f"{where}: x={entry.x!r} is the place of {other!r} already; give them different x "
+                "or series"
+            )
+        places[entry.series, entry.x] = entry.label
+    if figure is not None and not places:
         raise ValueError("figure: no ranker has a place in it; give them x")
 
 

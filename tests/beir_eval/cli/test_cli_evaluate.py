@@ -131,7 +131,7 @@ def test_a_run_that_has_nothing_to_do_with_the_judgements_is_told() -> None:
     Path("strange.trec").write_text("other Q0 x 1 1.0 tag\n")
     result = evaluate("strange.trec")
     assert result.exit_code == 0
-    assert "strange: none of its queries has judgements" in " ".join(result.stderr.split())
+    assert "strange: none of its queries has a judgement" in " ".join(result.stderr.split())
     assert "'other'" in result.stderr
     Path("strange.trec").write_text("q1 Q0 nothing 1 1.0 tag\n")
     assert "none of its documents has a judgement; one of the run is 'nothing'" in " ".join(
