@@ -57,10 +57,10 @@ def _report(ctx: click.Context) -> int:
     def show(console: Console) -> None:
         lines = [str(report.index)]
         for run in report.runs:
-            lines += ["", run.survey.title, f"  {run.survey.dataset}"]
-            lines += [f"  {name:<10}{value}" for name, value in _figures(run)]
+            lines += ["", one_line(run.survey.title), f"  {one_line(run.survey.dataset)}"]
+            lines += [f"  {name:<10}{one_line(value)}" for name, value in _figures(run)]
         for line in lines:
-            console.print(Text(one_line(line)), soft_wrap=True)
+            console.print(Text(line), soft_wrap=True)
 
     return present(ctx, show, report=_record(report))
 

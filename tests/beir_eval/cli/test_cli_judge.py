@@ -133,7 +133,7 @@ def test_model_does_not_judge_what_it_ranked(model: Connected) -> None:
         (("strange.trec", "--check"), "'q9'"),
         (("one.trec", "--check", "-o", "top_n=3"), "'judge' takes no option 'top_n' here; leave"),
         (("one.trec", "--check", "-o", "ranker=qg"), "'judge' takes no option 'ranker' here"),
-        (("one.trec", "--check", "--team", "medicine"), "--team goes with --judge team"),
+        (("one.trec", "--check", "--team", "medicine"), "'judge' takes no option 'team' here"),
         (("one.trec", "--out", "f.tsv", "--sample", "3"), "--sample goes with --check"),
     ],
 )
