@@ -145,16 +145,15 @@ def _fuse(ctx: click.Context) -> int:
     write_trec(fused, given["out"], method)
     some = [query_id for query_id in fused if any(query_id not in run for run in runs)]
     documents = sum(map(len, fused.values()))
-    if some:
-        say(f"{counted(len(some), 'query', 'queries')} not in every run, e.g. {some[0]!r}")
-    said = f"{counted(len(fused), 'query', 'queries')}, {counted(documents, 'document')}"
     counts = {"queries": len(fused), "documents": documents, "partial_queries": some}
-    line = Text(plain(f"{given['out']}: {said}"))
-    return present(
-        ctx,
-        lambda console: console.print(line, soft_wrap=True),
-        fusion={"out": given["out"], **counts},
-    )
+
+    def show(console: Console) -> None:
+        said = f"{counted(len(fused), 'query', 'queries')}, {counted(documents, 'document')}"
+        console.print(Text(plain(f"{given['out']}: {said}")), soft_wrap=True)
+        if some:
+            say(f"{counted(len(some), 'query', 'queries')} not in every run, e.g. {some[0]!r}")
+
+    return present(ctx, show, fusion={"out": given["out"], **counts})
 
 
 def _by_ranx(

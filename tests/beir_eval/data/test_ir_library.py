@@ -214,7 +214,7 @@ def test_without_a_network(capfd: pytest.CaptureFixture[str]) -> None:
             FileNotFoundError(Path("/x/corpus")),
             "'pets' needs '/x/corpus', which is not there; see http",
         ),
-        (EOFError(), "damaged or incomplete .EOFError: no message.; delete '.*pets' and load"),
+        (EOFError(), "damaged or incomplete, .*EOFError: no message.; delete '.*pets' and load"),
     ],
 )
 def test_what_is_raised_becomes_a_line(failure: Exception, complaint: str) -> None:
