@@ -110,7 +110,7 @@ _INSTEAD = {
 _LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
 _PARTS = _LINES | {"compared_passage", "rebel_property", "criteria_examples"}
 _PARTS |= {"comparing_persona", "comparing_persona_without_criteria"}
-_ENTRIES_OF_CONTEXT = {"rag_team_draft", "rag_passage_document", "rag_passage_numbered"}
+_ENTRIES_OF_CONTEXT = {"rag_passage_document", "rag_passage_numbered"}
 _PARTS |= _ENTRIES_OF_CONTEXT | {"rag_rankrag_turn"}
 
 OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
@@ -191,19 +191,14 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         "rag_answer_rankrag_number": _placeholders("question context"),
         "rag_answer_rankrag_either": _placeholders("question context"),
         "rag_answer_cited": _placeholders("question context"),
-        # A team: an answer of each member, and the one made of them
-        "rag_draft": _placeholders("question context", f"{_PERSON} description"),
-        "rag_team_answer": _placeholders("question context drafts"),
         "rag_shorten": _placeholders("draft", "question words"),
-        "rag_support": _placeholders("claim quote", "question"),
         "rag_p_yes": _placeholders("query passage_text"),
         "rag_rankrag_rank": _placeholders("query passage_text"),
         "rag_rankrag_rank_turns": _placeholders("query passage_text turns"),
         "rag_rankrag_rank_claim": _placeholders("query passage_text"),
         "rag_rankrag_retrieve": _placeholders("question context"),
-        # An entry of {{turns}}, of {{drafts}}, and of {{context}}: as G-RAG and as RankRAG have it
+        # An entry of {{turns}}, and of {{context}}: as G-RAG and as RankRAG have it
         "rag_rankrag_turn": _placeholders("speaker turn"),
-        "rag_team_draft": _placeholders("draft", _PERSON),
         "rag_passage_document": _placeholders("number", "title", "passage passage_text"),
         "rag_passage_numbered": _placeholders("number", "title", "passage passage_text"),
     },

@@ -20,9 +20,8 @@ from beir_eval.errors import SettingError
 from mcranker.errors import FATAL_ERRORS, BudgetExceeded, ModelError
 from mcranker.llm.chat import ChatReply
 from mcranker.method.ask import Asking, text_of
-from mcranker.rag.record import Citation
-from mcranker.replies.json import find
-from mcranker.replies.loose_json import Unreadable
+from mcranker.rag.result import Citation
+from mcranker.replies.loose_json import Unreadable, find
 from mcranker.replies.read import by_number
 from mcranker.replies.schemas import NUGGETS_SCHEMA, support_schema, verdict_schema
 from mcranker.runtime.bridge import task_group

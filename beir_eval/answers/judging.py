@@ -26,7 +26,7 @@ from mcranker.estimate import EXPLANATION, Estimate, Estimator
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.models import NO_MODELS, LedgerSpec, ModelSpec, connect_roles, limited
 from mcranker.method.ask import Asking
-from mcranker.rag.record import AnswerRecord
+from mcranker.rag.result import RAGResult
 from mcranker.runtime.service import dispatch
 from personas import PromptSet
 from personas.ranking.usage import UsageTable
@@ -74,7 +74,7 @@ def read_answers(
     return found
 
 
-def answered_of(result: AnswerRecord, question: Question | None = None) -> Answered:
+def answered_of(result: RAGResult, question: Question | None = None) -> Answered:
     """Return a pipeline's answer as judges take it."""
     ranked = sorted(result.passages, key=lambda each: each.rank or math.inf)
     return Answered(
@@ -206,7 +206,7 @@ def judgements_of(record: Mapping[str, Any]) -> dict[str, Judgement]:
 def _answer_of(record: Mapping[str, Any], place: str) -> Answered:
     if "all_citations" in record and "stages" in record:
         try:
-            return answered_of(AnswerRecord.from_dict(record))
+            return answered_of(RAGResult.from_dict(record))
         except InputError as error:
             raise DatasetError(f"{place}: {error}") from error
     if isinstance(failed := record.get("error"), Mapping):  # of a question that was not answered

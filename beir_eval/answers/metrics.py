@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from beir_eval.answers.judges import Judgement, judge_of
 from beir_eval.answers.judges import failed as no_answer
 from beir_eval.measures.values import FEW, Interval, Values
-from mcranker.rag.record import AnswerRecord
+from mcranker.rag.result import RAGResult
 from personas.format import counted
 
 
@@ -90,7 +90,7 @@ class AnswerMetrics(BaseModel):
 
 
 def metrics_of(
-    runs: Sequence[Sequence[tuple[AnswerRecord, Mapping[str, Judgement]]]],
+    runs: Sequence[Sequence[tuple[RAGResult, Mapping[str, Judgement]]]],
     judges: Iterable[str],
     failed: Mapping[str, str],
     questions: int,
@@ -126,7 +126,7 @@ def metrics_of(
 
 
 def _with_failed(
-    runs: Sequence[Sequence[tuple[AnswerRecord, Mapping[str, Judgement]]]],
+    runs: Sequence[Sequence[tuple[RAGResult, Mapping[str, Judgement]]]],
     judges: Sequence[str],
     failed: Mapping[str, str],
 ) -> list[list[tuple[str, Mapping[str, Judgement]]]]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def _retrieve(ctx: click.Context) -> int:
     given = ctx.params
-    options = ("engine", "depth", "k1", "b", "index", "fields")
+    options = ("engine", "depth", "k1", "b")
     stage = FirstStage(**{name: given[name] for name in options})
     measures = measure_names(given["measures"])
     evaluate({}, {"query": {"document": 1}}, measures)  # a bad name is an error before the work
@@ -93,19 +93,6 @@ RETRIEVE = Verb(
         count_flag("depth", 100, "Documents a query."),
         _stage_flag("--k1", "How slowly repeats count less.", type=float, default=0.9, metavar="X"),
         _stage_flag("--b", "Weight of length, 0 to 1.", type=float, default=0.4, metavar="X"),
-        _stage_flag(
-            "--index",
-            "For pyserini: an index of the given documents, made here; or the one that pyserini "
-            "offers for the data set, downloaded once.",
-            type=click.Choice(["corpus", "prebuilt"]),
-            default="corpus",
-        ),
-        _stage_flag(
-            "--fields",
-            "For pyserini: search title and text as one, or apart.",
-            type=click.Choice(["flat", "multifield"]),
-            default="flat",
-        ),
         no_cache_flag(),
         measures_flag("nDCG@10,R@100"),
         output_flag("retrieval"),

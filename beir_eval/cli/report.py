@@ -23,7 +23,7 @@ from beir_eval.report.texts import render_latex, render_markdown
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, output
 from mcranker.cli.verb import RealNumber, Verb, Writes, flag
-from mcranker.rag.result import render_answer
+from mcranker.rag.page import render_answer
 from personas.format import counted
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ class Known:
     title: str  # its usual name, e.g. ``"Touché 2020"``
     ir_datasets: str | None  # its id in ir_datasets; None if it is not there
     about: str  # what the collection holds and what its queries are, for ``criteria="dataset"``
-    prebuilt: str  # name of pyserini's index of it
     queries: int  # how many the paper ranks
     documents: int  # how many the collection has in BEIR
     licence: str = ""  # whom to ask for it, and how; empty if it can be downloaded freely
@@ -33,7 +32,6 @@ _ALL = (
         about="Scientific articles about COVID-19 and other coronaviruses, most of them as title "
         "and abstract. The queries are questions that doctors, researchers and policy makers "
         "asked during the pandemic; a relevant article helps to answer the question.",
-        prebuilt="beir-v1.0.0-trec-covid.flat",
         queries=50,
         documents=171_332,
         files="beir/trec-covid/source.zip",
@@ -48,7 +46,6 @@ _ALL = (
         "The queries are controversial questions such as whether something should be allowed; a "
         "relevant passage is an argument for either side of the question, and the better argued, "
         "the more useful it is.",
-        prebuilt="beir-v1.0.0-webis-touche2020.flat",
         queries=49,
         documents=382_545,
         files="beir/webis-touche2020/v2/source.zip",
@@ -60,7 +57,6 @@ _ALL = (
         about="Articles and blog posts of a large American newspaper from 2012 to 2017. Each query "
         "is the headline of an article; a relevant passage is another article that gives its "
         "reader the background or context needed to understand the story.",
-        prebuilt="beir-v1.0.0-trec-news.flat",
         queries=57,
         documents=594_977,
         licence="its articles (the Washington Post collection, version 2) are licensed; ask NIST "
@@ -73,7 +69,6 @@ _ALL = (
         ir_datasets=None,
         about="Short messages from Twitter, written in 2015. Each query is the headline of a "
         "news article; a relevant message is about the same event or subject as the article.",
-        prebuilt="beir-v1.0.0-signal1m.flat",
         queries=97,
         documents=2_866_316,
         licence="its queries and judgements are given out by Signal AI at "
@@ -88,7 +83,6 @@ _ALL = (
         "with its name and the first paragraph of its encyclopedia article. The queries are "
         "names, keywords, requests for lists, and questions; a relevant entity is an answer, or "
         "one of the things that are looked for.",
-        prebuilt="beir-v1.0.0-dbpedia-entity.flat",
         queries=400,
         documents=4_635_922,
         files="beir/dbpedia-entity/source.zip",
@@ -100,7 +94,6 @@ _ALL = (
         about="Titles and abstracts of scientific articles, mostly from biology and medicine. The "
         "queries are scientific claims of one sentence; a relevant abstract holds evidence that "
         "supports the claim or speaks against it.",
-        prebuilt="beir-v1.0.0-scifact.flat",
         queries=300,
         documents=5_183,
         files="beir/scifact/source.zip",
@@ -113,7 +106,6 @@ _ALL = (
         "service that translates foreign broadcasts, and the United States Federal Register. "
         "Each query is a sentence or two that say what is looked for, on subjects known to be "
         "difficult; a relevant document has information about just that.",
-        prebuilt="beir-v1.0.0-robust04.flat",
         queries=249,
         documents=528_155,
         licence="its documents (TREC disks 4 and 5) are licensed; ask NIST for them at "
@@ -128,7 +120,6 @@ _ALL = (
         about="Titles and abstracts of medical research articles, written for experts. The queries "
         "are headings and keywords in everyday words from a website about nutrition and health; "
         "a relevant abstract is research on the subject that the website's page rests on.",
-        prebuilt="beir-v1.0.0-nfcorpus.flat",
         queries=323,
         documents=3_633,
         files="beir/nfcorpus/source.zip",

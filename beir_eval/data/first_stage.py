@@ -16,7 +16,7 @@ from beir_eval.errors import SettingError, check_number, check_whole
 from mcranker.errors import RunError
 from mcranker.inputs.trec import read_trec
 from mcranker.logs import safe_logger
-from mcranker.retrieval import cache as stored
+from mcranker.retrieval import bm25 as stored
 from mcranker.retrieval.bm25 import BM25, Found, Retriever, versions
 from mcranker.retrieval.lucene import Lucene, LuceneBM25
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from beir_eval.experiment.run_folder import FirstStageNote
 
 Engine: TypeAlias = Literal["bm25s", "pyserini", "file"]
-Index: TypeAlias = Literal["corpus", "prebuilt"]
-Fields: TypeAlias = Literal["flat", "multifield"]
 DEEPEST = 2**31 - 1
 """Documents a query, at most: Lucene takes no more."""
 
@@ -40,7 +38,6 @@ class FirstStage:
         FirstStage()                                    BM25 with the paper's settings
         FirstStage(depth=20, k1=1.2, b=0.75)
         FirstStage("pyserini")                          Lucene's BM25 over the given corpus
-        FirstStage("pyserini", index="prebuilt")        over pyserini's index of the data set
         FirstStage("file", run="fused.trec")            a run from elsewhere
 
     Attributes:
@@ -49,10 +46,6 @@ class FirstStage:
         k1: of BM25, from 0.
         b: of BM25, 0 to 1.
         run: the TREC run, for ``"file"`` only.
-        index: for ``"pyserini"``: ``"corpus"`` makes an index of the data set's documents;
-            ``"prebuilt"`` takes the one that pyserini offers for it, downloaded once.
-        fields: for ``"pyserini"``: title and text searched as one (``"flat"``), or apart with
-            their scores added (``"multifield"``).
 
     Raises:
         SettingError: a value is out of its range, or two do not go together.
@@ -63,16 +56,12 @@ class FirstStage:
     k1: float = 0.9
     b: float = 0.4
     run: str | os.PathLike[str] | None = None
-    index: Index = "corpus"
-    fields: Fields = "flat"
 
     def __post_init__(self) -> None:
-        for name, kind in (("engine", Engine), ("index", Index), ("fields", Fields)):
-            value, known = getattr(self, name), get_args(kind)
-            if value not in known:
-                raise SettingError(
-                    f"{name}={value!r} is unknown; give {' or '.join(map(repr, known))}"
-                )
+        if self.engine not in (known := get_args(Engine)):
+            raise SettingError(
+                f"engine={self.engine!r} is unknown; give {' or '.join(map(repr, known))}"
+            )
         check_whole("depth", self.depth, 1, DEEPEST)
         check_number("k1", self.k1, 0, example=0.9)
         check_number("b", self.b, 0, 1, example=0.4)
@@ -84,8 +73,6 @@ class FirstStage:
             ("run", run, None, "file"),
             ("k1", self.k1, 0.9, bm25),
             ("b", self.b, 0.4, bm25),
-            ("index", self.index, "corpus", "pyserini"),
-            ("fields", self.fields, "flat", "pyserini"),
         ):
             if self.engine != engine and value != usual:
                 raise SettingError(
@@ -100,8 +87,6 @@ class FirstStage:
             path = Path(self.run)
             return FirstStageNote(name=path.stem, settings={"engine": "file", "run": path.name})
         settings: dict[str, Any] = {"engine": self.engine, "k1": self.k1, "b": self.b}
-        if self.engine == "pyserini":
-            settings |= {"index": self.index, "fields": self.fields}
         name = "BM25" if self.engine == "bm25s" else "BM25 (Lucene)"
         return FirstStageNote(name=name, settings=settings, versions=_installed(self.engine))
 
@@ -115,13 +100,12 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
     Args:
         dataset: what is searched.
         stage: how.
-        cache: folder where indexes and runs are kept and found again, by the content of corpus
-            and queries, the settings, and the engine's version; True for
-            `mcranker.retrieval.cache.default_store`, None or False for no folder. A run file is
+        cache: folder where runs are kept and found again, by the content of corpus and queries,
+            the settings, and the engine's version; True for
+            `mcranker.retrieval.bm25.default_store`, None or False for no folder. A run file is
             read again each time.
 
     Raises:
-        SettingError: no prebuilt index is known for the data set.
         RunError: the run file cannot be read, has a document that is not in the corpus, or none
             of the queries; or Lucene failed.
         DatasetError: the corpus cannot be read from disk.
@@ -132,41 +116,32 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
     root = stored.default_store() if cache is True else cache or None
     started = time.perf_counter()
     lucene = Lucene.here() if stage.engine == "pyserini" else None
-    prebuilt = _prebuilt(dataset, stage.fields) if stage.index == "prebuilt" else ""
-    index_key = run_key = ""
-    run = None
+    key, run = "", None
     if root is not None:
-        bm25 = {"k1": float(stage.k1), "b": float(stage.b)}
-        settings: dict[str, Any] = {"engine": "bm25s", **bm25, **versions()}
-        if lucene is not None:
-            settings = {"engine": lucene.jar.name, "fields": stage.fields}
-        if prebuilt:
-            settings["prebuilt"] = prebuilt
-        else:
-            settings["corpus"] = stored.digest_of(_documents(dataset))
-        index_key = stored.key_of(settings)
-        queries = stored.digest_of(dataset.queries.items())
-        run_key = stored.key_of(
-            {"index": index_key, "queries": queries, "depth": stage.depth, **bm25}
-        )
-        run = stored.kept_run(root, run_key)
+        parts: dict[str, Any] = {
+            "corpus": stored.digest_of(_documents(dataset)),
+            "queries": stored.digest_of(dataset.queries.items()),
+            "engine": {"pyserini": lucene.jar.name} if lucene else versions(),
+            "depth": stage.depth,
+            "k1": float(stage.k1),
+            "b": float(stage.b),
+        }
+        key = stored.key_of(parts)
+        run = stored.kept_run(root, key)
     if run is not None:
         _log.info("%s: these queries were searched before; their run was kept", dataset.name)
     else:
         with tempfile.TemporaryDirectory(prefix="mcranker-index-") as scratch:
             retriever: Retriever
             if lucene is not None:
-                index = prebuilt or _lucene_index(
-                    dataset, stage, lucene, root, index_key, Path(scratch)
-                )
-                retriever = LuceneBM25(lucene, index, stage.k1, stage.b, stage.fields)
+                lucene.index(_documents(dataset), Path(scratch))
+                retriever = LuceneBM25(lucene, Path(scratch), stage.k1, stage.b)
             else:
-                retriever = _bm25(dataset, stage, root, index_key)
+                texts = ((doc_id, f"{title} {text}") for doc_id, title, text in _documents(dataset))
+                retriever = BM25(texts, k1=stage.k1, b=stage.b)
             run = retriever.retrieve(dataset.queries, stage.depth)
         if root is not None:
-            stored.keep_run(root, run_key, run)
-    if prebuilt:
-        _check_documents(run, dataset, f"the prebuilt index of {dataset.name}")
+            stored.keep_run(root, key, run)
     seconds = time.perf_counter() - started
     _log.info("found documents in %s for %d queries in %.2f s", dataset.name, len(run), seconds)
     return run
@@ -190,46 +165,8 @@ def _installed(package: str) -> dict[str, str]:
     return {}
 
 
-def _bm25(dataset: Dataset, stage: FirstStage, root: Path | None, key: str) -> BM25:
-    kept = stored.find(root, "bm25s", key) if root else None
-    if kept is not None:
-        return BM25.load(kept)
-    index = BM25(_texts(dataset), k1=stage.k1, b=stage.b)
-    if root:
-        stored.keep(root, "bm25s", key, index.save)
-    return index
-
-
-def _lucene_index(
-    dataset: Dataset, stage: FirstStage, lucene: Lucene, root: Path | None, key: str, scratch: Path
-) -> Path:
-    def make(folder: Path) -> None:
-        lucene.index(_documents(dataset), folder, fields=stage.fields)
-
-    found = root and (stored.find(root, "lucene", key) or stored.keep(root, "lucene", key, make))
-    if not found:
-        make(scratch)
-    return found or scratch
-
-
 def _documents(dataset: Dataset) -> Iterator[tuple[str, str, str]]:
     return ((each.id, each.title, each.text) for each in dataset.corpus.values())
-
-
-def _texts(dataset: Dataset) -> Iterator[tuple[str, str]]:
-    return ((doc_id, f"{title} {text}") for doc_id, title, text in _documents(dataset))
-
-
-def _prebuilt(dataset: Dataset, fields: str) -> str:
-    """Name of pyserini's index of the data set."""
-    from beir_eval.data.catalogue import known
-
-    entry = known(dataset.paper or dataset.name)
-    if entry is None:
-        raise SettingError(
-            f"no prebuilt index is known for the data set {dataset.name!r}; take index='corpus'"
-        )
-    return f"{entry.prebuilt.removesuffix('.flat')}.{fields}"
 
 
 def _from_file(dataset: Dataset, stage: FirstStage, path: Path) -> Found:
@@ -244,7 +181,10 @@ def _from_file(dataset: Dataset, stage: FirstStage, path: Path) -> Found:
     if absent:
         _log.warning(
             "%s: %d of %d queries are not in this run, e.g. %r; nothing is ranked for them",
-            *(path, len(absent), len(run), absent[0]),
+            path,
+            len(absent),
+            len(run),
+            absent[0],
         )
     _check_documents(run, dataset, str(path))
     return run

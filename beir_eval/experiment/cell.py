@@ -52,7 +52,7 @@ class Plan:
             place of the suite's settings, but not of what a ranker of the suite sets itself.
             ``max_calls`` and ``max_cost`` hold for the whole experiment. For pipelines values of
             stages as well, such as ``answer.style``.
-        cache: keep indexes and first-stage runs in the cache folder.
+        cache: keep first-stage runs in the cache folder.
         questions: for pipelines, a file of questions.
         documents: for pipelines, a folder to index; or else `index`.
         index: for pipelines, the file of an index.

@@ -66,8 +66,8 @@ def column_names(data: Sequence[DataManifest]) -> list[str]:
             break
         # What data of one name may differ in, the plainest first.
         for place, each in enumerate(data):
-            more = (f"{each.queries} queries, top {each.depth}", f"split {each.split}")
-            more += (f"by {each.first_stage.name}", f"content {each.content[:8]}")
+            more = [f"{each.queries} queries, top {each.depth}", f"split {each.split}"]
+            more += [f"by {each.first_stage.name}", f"content {each.content[:8]}"]
             if shared[each.dataset] > 1:
                 names[place] = f"{each.dataset} ({', '.join(more[:said])})"
     return names

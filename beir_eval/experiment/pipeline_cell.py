@@ -45,7 +45,7 @@ from mcranker.llm.models import Layers
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.pipeline import RAGPipeline
 from mcranker.rag.result import AnsweredQuestion, RAGResult
-from mcranker.retrieval.cache import digest_of
+from mcranker.retrieval.bm25 import digest_of
 from mcranker.retrieval.index import Index
 from personas.io.lines import read_records
 from personas.ranking.usage import UsageTable

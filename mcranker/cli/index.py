@@ -18,7 +18,8 @@ from mcranker.errors import InputError
 from mcranker.llm.connect import DEFAULT_LOCAL
 from mcranker.retrieval.chunks import ChunkKind
 from mcranker.retrieval.embedders import connect_embedder
-from mcranker.retrieval.index import Added, Index
+from mcranker.retrieval.index import Index
+from mcranker.retrieval.index_file import Added
 from mcranker.retrieval.readers import Skipped
 from personas.format import counted, file_size
 

@@ -24,8 +24,7 @@ from mcranker.llm.chat import (
     Tag,
 )
 from mcranker.llm.prices import billed_as
-from mcranker.replies.json import LONGEST, without_thinking
-from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.loose_json import LONGEST, Unreadable, without_thinking
 from personas import PromptSet
 from personas.ranking.usage import Stage, Usage, UsageTable
 from personas.sanitize import encodable

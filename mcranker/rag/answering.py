@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import (
-    AsyncIterator,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -18,7 +14,7 @@ import anyio
 from mcranker.errors import BudgetExceeded
 from mcranker.estimate import cost_of
 from mcranker.method.ask import Asking
-from mcranker.rag.answer import Answer, check_support, write_answer, write_team_answer
+from mcranker.rag.answer import Answer, write_answer
 from mcranker.rag.citations import check_citations, cited_sentences
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.passages import (
@@ -33,11 +29,14 @@ from mcranker.rag.passages import (
     search,
     with_numbers,
 )
-from mcranker.rag.record import Citation, Draft, SentQuery, StageName, StageRecord
 from mcranker.rag.result import (
+    Citation,
     EmitAnswer,
     RAGResult,
+    SentQuery,
     StageDone,
+    StageName,
+    StageRecord,
     StageStarted,
 )
 from mcranker.rankers import Ranker
@@ -90,21 +89,18 @@ class Answering:
         self._emit = emit
         self._seconds = math.inf if seconds is None else seconds
         with answer_span(self._query) as self._trace:
-            result = await self._run()
+            sent = await self._queries()
+            ranked = await self._rerank(sent, await self._search(sent))
+            async with self._stage("context") as effort:
+                context = context_of(ranked.kept, self._config.context)
+                effort.notes = context.notes
+            answer = await self._answer(context)
+            async with self._stage("citations"):
+                citations = check_citations(answer.claims, context.kept)
+            result = self._result(sent, ranked, context, answer, citations)
             facts = {"mcranker.kind": result.kind, "mcranker.partial": result.partial}
             self._trace.end(result.text, facts)
             return result
-
-    async def _run(self) -> RAGResult:
-        sent = await self._queries()
-        found = await self._search(sent)
-        ranked = await self._rerank(sent, found)
-        async with self._stage("context") as effort:
-            context = context_of(ranked.kept, self._config.context)
-            effort.notes = context.notes
-        answer, drafts = await self._answer(ranked, context)
-        citations = await self._cite(answer, context)
-        return self._result(sent, ranked, context, answer, drafts, citations)
 
     async def _queries(self) -> Queries:
         async with self._stage("query") as effort:
@@ -117,7 +113,8 @@ class Answering:
             effort.notes = sent.notes
             if sent.notes and all(each.origin == "question" for each in sent.queries):
                 effort.failure = sent.notes[0]
-            self._partial |= bool(sent.notes) and asking is not None and self._late(asking)
+            late = asking is not None and asking.deadline <= anyio.current_time()
+            self._partial |= bool(sent.notes) and late
         return sent
 
     async def _search(self, sent: Queries) -> Selection:
@@ -157,40 +154,23 @@ class Answering:
             self._partial |= ranked.partial
         return ranked
 
-    async def _answer(
-        self, ranked: Selection, context: Selection
-    ) -> tuple[Answer, tuple[Draft, ...]]:
-        stage, question = self._config.answer, self._query
-        drafts: tuple[Draft, ...] = ()
-        index, dense = self._index, self._config.retrieval.by != "bm25"
+    async def _answer(self, context: Selection) -> Answer:
+        stage, index, end = self._config.answer, self._index, self._moment(1)
+        dense = self._config.retrieval.by != "bm25"
         embedder = index.connect() if dense and isinstance(index, Index) else None
         async with self._stage("answer") as effort:
-            asking = self._asking("answer", effort, self._moment(1))
-            if self._moment(1) <= anyio.current_time() and asking is not None:
+            asking = self._asking("answer", effort, end)
+            if asking is not None and end <= anyio.current_time():
                 answer = Answer(failure="the deadline came before it")
-            elif stage.by_team and asking is not None:
-                answer, drafts = await write_team_answer(
-                    question.conversation, ranked.ranking, context.kept, stage, asking
-                )
             else:
-                answer = await write_answer(question, context.kept, stage, asking, embedder)
+                answer = await write_answer(self._query, context.kept, stage, asking, embedder)
             effort.failure = answer.failure
-            if answer.failure and self._moment(1) <= anyio.current_time():
+            if answer.failure and end <= anyio.current_time():
                 self._partial = True
                 extracts = stage.model_copy(update={"style": "extract"})
-                answer = await write_answer(question, context.kept, extracts, None)
+                answer = await write_answer(self._query, context.kept, extracts, None)
             effort.notes = answer.notes
-        return answer, drafts
-
-    async def _cite(self, answer: Answer, context: Selection) -> tuple[Citation, ...]:
-        async with self._stage("citations") as effort:
-            citations = check_citations(answer.claims, context.kept)
-            asking = self._asking("answer", effort, self._moment(1))
-            if self._config.answer.check_support and asking is not None:
-                citations, effort.notes = await check_support(
-                    self._query.conversation, citations, asking
-                )
-        return citations
+        return answer
 
     def _asking(self, task: str, effort: _Effort, deadline: float) -> Asking | None:
         if (asking := self._models.get(task)) is None:
@@ -204,9 +184,6 @@ class Answering:
             deadline=deadline,
         )
 
-    def _late(self, asking: Asking) -> bool:
-        return asking.deadline <= anyio.current_time()
-
     def _moment(self, share: float) -> float:
         """The end of a share of the time that there is, on the clock of `anyio.current_time`."""
         return self._begun + share * self._seconds
@@ -218,7 +195,20 @@ class Answering:
             await self._emit(StageStarted(name))
         effort, begun = _Effort(), time.perf_counter()
         yield effort
-        record = _record(name, effort, time.perf_counter() - begun)
+        total, reused = effort.usage.total, effort.usage.reused
+        record = StageRecord(
+            name=name,
+            seconds=time.perf_counter() - begun,
+            calls=total.calls,
+            reused=reused.total.calls,
+            input_tokens=total.input_tokens,
+            output_tokens=total.output_tokens,
+            reused_tokens=(reused.total.input_tokens, reused.total.output_tokens),
+            cost=cost_of(effort.usage),
+            reused_cost=cost_of(reused),
+            failure=effort.failure,
+            notes=effort.notes,
+        )
         self._stages.append(record)
         if self._emit is not None:
             await self._emit(StageDone(record))
@@ -229,15 +219,23 @@ class Answering:
         ranked: Selection,
         context: Selection,
         answer: Answer,
-        drafts: tuple[Draft, ...],
         citations: tuple[Citation, ...],
     ) -> RAGResult:
         config = self._config.model_dump(mode="json")
         models = {task: each.model.name for task, each in self._models.items()}
         if self._ranker is not None:
             config["rerank"]["ranker"] = self._ranker.name
-        if ranked.ranking is not None:
-            models |= ranked.ranking.models
+        if (ranking := ranked.ranking) is not None:
+            models |= ranking.models
+        warnings = [
+            f"{_FAILED[each.name]}: {each.failure}" for each in self._stages if each.failure
+        ]
+        if self._partial:
+            warnings.append(
+                "The deadline came before all was done, so this is made of what was there."
+            )
+        if ranking is not None and ranking.judge_note:
+            warnings.append(ranking.judge_note)
         return RAGResult(
             question=self._query.conversation,
             id=self._query.id,
@@ -252,23 +250,13 @@ class Answering:
                 context,
                 seen=answer.seen if answer.kind == "answer" else len(context.kept),
             ),
-            drafts=drafts,
             stages=tuple(self._stages),
             models=models,
             config=config,
             partial=self._partial,
-            stored_ranking=None if ranked.ranking is None else ranked.ranking.to_dict(),
-            warnings=tuple(self._warnings(ranked, answer)),
+            stored_ranking=None if ranking is None else ranking.to_dict(),
+            warnings=tuple(warnings),
         )
-
-    def _warnings(self, ranked: Selection, answer: Answer) -> Iterator[str]:
-        for each in self._stages:
-            if each.failure:
-                yield f"{_FAILED[each.name]}: {each.failure}"
-        if self._partial:
-            yield "The deadline came before all was done, so this is made of what was there."
-        if ranked.ranking is not None and ranked.ranking.judge_note:
-            yield ranked.ranking.judge_note
 
 
 _FAILED: Mapping[StageName, str] = {
@@ -277,22 +265,4 @@ _FAILED: Mapping[StageName, str] = {
     "rerank": "The passages are in the order of retrieval",
     "context": "There is no context",
     "answer": "There is no written answer",
-    "citations": "Citations were not judged",
 }
-
-
-def _record(name: StageName, effort: _Effort, seconds: float) -> StageRecord:
-    total, reused = effort.usage.total, effort.usage.reused.total
-    return StageRecord(
-        name=name,
-        seconds=seconds,
-        calls=total.calls,
-        reused=reused.calls,
-        input_tokens=total.input_tokens,
-        output_tokens=total.output_tokens,
-        reused_tokens=(reused.input_tokens, reused.output_tokens),
-        cost=cost_of(effort.usage),
-        reused_cost=cost_of(effort.usage.reused),
-        failure=effort.failure,
-        notes=effort.notes,
-    )

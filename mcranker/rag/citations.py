@@ -16,11 +16,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from mcranker.inputs.tokens import STOP_WORDS, words
-from mcranker.rag.record import Citation, Sentence, SourcePassage
+from mcranker.rag.result import Citation, Sentence, SourcePassage
 
-FEWEST_WORDS = 3
-"""Words of a quote, and of each part of a stitched one, that can be a source."""
-
+FEWEST_WORDS = 3  # words of a quote, and of each part of a stitched one, that can be a source
 SOFT_HYPHENS = frozenset("\xad\ufffe")
 """Hyphens that are seen at line ends only; the second is PDFium's."""
 

@@ -18,9 +18,7 @@ from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import Key, keys_of, needed_models, sentences_of, shared_keys
 from personas.io.lines import read_text
 
-LONGEST_FILE = 1_000_000
-"""Bytes of a pipeline's file."""
-
+LONGEST_FILE = 1_000_000  # bytes of a pipeline's file
 LIMITS = (
     *("max_calls", "max_cost", "deadline", "batch", "concurrency", "query_concurrency", "timeout"),
     *("requests_per_minute", "tokens_per_minute", "temperature", "seed", "cache_variant"),
@@ -109,13 +107,10 @@ class ContextStage(_Stage):
     """Passages shown to the writer of the answer: whole ones, until the next would pass `limit`.
 
     Attributes:
-        limit: length of all texts together; a first passage that is longer is cut.
-        unit: ``"words"`` (white space), or ``"tokens"`` (of the model if it counts them here,
-            else four bytes each).
+        limit: words (by white space) of all texts together; a first passage that is longer is cut.
     """
 
     limit: int = Field(10_000, ge=1)
-    unit: Literal["words", "tokens"] = "words"
 
 
 class AnswerStage(_Stage):
@@ -127,11 +122,9 @@ class AnswerStage(_Stage):
             those of their papers, ``"rankrag_claim"`` for a claim that is True or False;
             ``"extract"`` asks no model and cites the best sentences.
         max_tokens: longest reply.
-        max_words: longest answer, above which one more call shortens the answer; None never.
+        max_words: longest answer, above which one more call shortens one without quotes; None
+            never.
         abstain: answer "I don't know" without a call if no passage is left.
-        by_team: each persona of the ranking's team drafts an answer from its own order, and the
-            answer names where they differ.
-        check_support: a judge says of each citation whether its quote supports the claim.
     """
 
     style: Literal[
@@ -140,8 +133,6 @@ class AnswerStage(_Stage):
     max_tokens: int = Field(1024, ge=1)
     max_words: int | None = Field(300, ge=1)
     abstain: bool = True
-    by_team: bool = False
-    check_support: bool = False
 
 
 class PipelineConfig(_Stage):
@@ -166,10 +157,8 @@ class PipelineConfig(_Stage):
     @property
     def tasks(self) -> tuple[Literal["query", "answer"], ...]:
         """The tasks besides reranking for which a model is asked."""
-        answer = self.answer
-        writes = answer.style != "extract" or answer.by_team or answer.check_support
-        query = ("query",) if self.query.transform != "none" else ()
-        return (*query, *(("answer",) if writes else ()))
+        query: tuple[Literal["query"], ...] = ("query",) if self.query.transform != "none" else ()
+        return query if self.answer.style == "extract" else (*query, "answer")
 
     @classmethod
     def load(cls, preset_or_file: PipelineConfig | str | os.PathLike[str], **changes: Any) -> Self:
@@ -255,8 +244,7 @@ def without_writer(config: PipelineConfig) -> PipelineConfig:
     """The configuration with extracts for answers, if the default model is an encoder."""
     if choose_default(os.environ)[0] != DEFAULT_LOCAL or "answer" not in config.tasks:
         return config
-    changes = {"style": "extract", "by_team": False, "check_support": False}
-    return PipelineConfig.load(config, answer=changes)
+    return PipelineConfig.load(config, answer={"style": "extract"})
 
 
 def divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

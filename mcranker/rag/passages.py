@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -28,11 +28,12 @@ from mcranker.rag.config import (
     RerankStage,
     RetrievalStage,
 )
-from mcranker.rag.record import SentQuery, SourcePassage
+from mcranker.rag.result import SentQuery, SourcePassage
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 from mcranker.replies.loose_json import Unreadable
 from mcranker.retrieval.bm25 import Found
+from mcranker.retrieval.chunks import Chunk
 from mcranker.retrieval.fusion import reciprocal_ranks
 from mcranker.retrieval.index import Index
 from personas.format import counted
@@ -40,9 +41,7 @@ from personas.ranking.types import Passage, Query
 from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
 
-LONGEST_SENT = 2_000
-"""Characters of a query that a model wrote; the rest is cut off."""
-
+LONGEST_SENT = 2_000  # characters of a query that a model wrote; the rest is cut off
 # Of a reply without its thoughts.
 _TEXT_TOKENS = 256
 _CLASS_TOKENS = 16
@@ -55,36 +54,19 @@ _QUERY = re.compile(
 _AROUND = " \t\"'`*_\u2018\u2019\u201c\u201d"
 _CLASS = re.compile(r"\b(SIMPLE|COMPOSITE)\b", re.IGNORECASE)
 _WORD = re.compile(r"\S+")
-_BYTES_OF_A_TOKEN = 4
 
 Origin = Literal["question", "hypothetical answer", "variant", "rephrased", "sub-query"]
 Source = Literal["bm25", "dense"]
-Hits: TypeAlias = list[tuple[str, float]]
-"""Chunk id and score, best first."""
+Hits: TypeAlias = list[tuple[str, float]]  # chunk id and score, best first
 
 
-class ChunkLike(Protocol):
-    """A piece of a document, as `mcranker.retrieval.chunks.Chunk` is one."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def document(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
+ChunkLike: TypeAlias = Chunk | SourcePassage
 
 
 class TextRetriever(Protocol):
     """A search of the user's own: a `mcranker.retrieval.bm25.Retriever` that has the texts."""
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found | Awaitable[Found]: ...
-
     def chunk(self, name: str, /) -> ChunkLike: ...
 
 
@@ -121,13 +103,8 @@ class Queries:
     rephrased: str = ""
     notes: tuple[str, ...] = ()
 
-    def add(self, origin: Origin, *texts: str) -> None:
-        """Add queries that a model wrote."""
+    def add(self, origin: Origin, texts: Sequence[str]) -> None:
         self.queries += tuple(SentQuery(text=text, origin=origin) for text in texts)
-
-    def note(self, text: str) -> None:
-        """Add a sentence for the reader."""
-        self.notes += (text,)
 
 
 async def queries_for(question: str | Query, stage: QueryStage, asking: Asking | None) -> Queries:
@@ -150,7 +127,7 @@ async def queries_for(question: str | Query, stage: QueryStage, asking: Asking |
     except FATAL_ERRORS:
         raise
     except ModelError as error:
-        found.note(f"The query transform broke off: {plain(str(error), 400)}")
+        found.notes += (f"The query transform broke off: {plain(str(error), 400)}",)
     sent: dict[str, SentQuery] = {}
     first = (own,) if stage.keep_question or not found.queries else ()
     for each in (*first, *found.queries):
@@ -160,73 +137,65 @@ async def queries_for(question: str | Query, stage: QueryStage, asking: Asking |
 
 
 async def _hyde(found: Queries, question: str, _: QueryStage, asking: Asking) -> None:
-    most = _most(asking, _TEXT_TOKENS)
-    text = await asking.text("rag_hyde", {"question": question}, max_tokens=most)
-    found.add("hypothetical answer", _shortened(text))
+    found.add("hypothetical answer", [await _line(asking, "rag_hyde", question=question)])
 
 
 async def _variants(found: Queries, question: str, stage: QueryStage, asking: Asking) -> None:
-    most = stage.variants
-    values = {"question": question, "count": str(most)}
-    written = await asking.read(
-        f"rag_variants_{stage.wording}",
-        values,
-        _read_queries,
-        max_tokens=_most(asking, _TOKENS_A_QUERY * (most + 1)),
-    )
-    found.add("variant", *written[:most])
+    most, prompt = stage.variants, f"rag_variants_{stage.wording}"
+    written = await _written(asking, prompt, most, question=question, count=str(most))
+    found.add("variant", written[:most])
     if len(written) != most:
-        found.note(f"Queries asked for: {most}; written by the model: {len(written)}.")
+        found.notes += (f"Queries asked for: {most}; written by the model: {len(written)}.",)
 
 
 async def _decompose(found: Queries, question: str, stage: QueryStage, asking: Asking) -> None:
     values = {"question": question}
     length = _most(asking, _TEXT_TOKENS)
-    components = await asking.text("rag_components", values, max_tokens=length)
-    values_of_both = {**values, "components": components}
-    rephrased = await asking.text("rag_rephrase", values_of_both, max_tokens=length)
-    found.rephrased = _shortened(rephrased)
+    values["components"] = await asking.text("rag_components", values, max_tokens=length)
+    found.rephrased = await _line(asking, "rag_rephrase", **values)
     try:
         composite = await asking.read(
-            "rag_complexity", values, _read_class, max_tokens=_most(asking, _CLASS_TOKENS)
+            "rag_complexity",
+            {"question": question},
+            _read_class,
+            max_tokens=_most(asking, _CLASS_TOKENS),
         )
     except ReplyError as error:
         composite = False
-        found.note(f"The question was taken as a simple one: {plain(str(error), 400)}")
+        found.notes += (f"The question was taken as a simple one: {plain(str(error), 400)}",)
     if not composite:
         await _variants(found, question, stage, asking)
         return
     # The authors' code goes on with what was to be taken apart where no query can be read.
-    found.add("rephrased", found.rephrased)
+    found.add("rephrased", [found.rephrased])
     most = stage.variants
-    written = await asking.read(
-        "rag_subqueries",
-        {"question": found.rephrased},
-        _read_queries,
-        max_tokens=_most(asking, _TOKENS_A_QUERY * (most + 1)),
-    )
+    written = await _written(asking, "rag_subqueries", most, question=found.rephrased)
     found.queries = ()
-    found.add("sub-query", *written[:most])
+    found.add("sub-query", written[:most])
     if len(written) > most:
-        found.note(f"Of {len(written)} sub-queries the first {most} were sent.")
+        found.notes += (f"Of {len(written)} sub-queries the first {most} were sent.",)
+
+
+async def _line(asking: Asking, prompt: str, **values: str) -> str:
+    return _shortened(await asking.text(prompt, values, max_tokens=_most(asking, _TEXT_TOKENS)))
+
+
+async def _written(asking: Asking, prompt: str, most: int, **values: str) -> list[str]:
+    length = _most(asking, _TOKENS_A_QUERY * (most + 1))
+    return await asking.read(prompt, values, _read_queries, max_tokens=length)
 
 
 def _read_queries(reply: ChatReply) -> list[str]:
     text = text_of(reply)
     if reply.finish_reason == "length" and "\n" in text:
         text = text[: text.rindex("\n")]  # The last line may be half a query.
-    if not (queries := list(_lines(text))):
+    lines = (_shortened(line.group(1).strip(_AROUND)) for line in _QUERY.finditer(text))
+    queries: dict[str, str] = {}
+    for query in filter(None, lines):
+        queries.setdefault(_key(query), query)
+    if not queries:
         raise Unreadable('no line in it begins with "query:".')
-    return queries
-
-
-def _lines(text: str) -> Iterator[str]:
-    seen = set[str]()
-    for line in _QUERY.finditer(text):
-        query = _shortened(line.group(1).strip(_AROUND))
-        if query and _key(query) not in seen:
-            seen.add(_key(query))
-            yield query
+    return list(queries.values())
 
 
 def _read_class(reply: ChatReply) -> bool:
@@ -283,54 +252,45 @@ async def search(
     texts = [query.text for query in queries]
     failure, partial_, notes = "", False, list[str]()
     lists: dict[Source, list[Hits]] = {}
-    if isinstance(index, SearchIndex):
-        for by in ("bm25", "dense") if stage.by == "hybrid" else (stage.by,):
-            with anyio.move_on_after(deadline - anyio.current_time()) as scope:
-                try:
-                    lists[by] = await index.search(texts, depth, by, usage)
-                except (ModelError, BudgetExceeded) as error:
-                    if isinstance(error, FATAL_ERRORS) or stage.by != "hybrid":
-                        raise
-                    failure = f"the search by meaning failed, and that by words counts: {error}"
-            partial_ |= scope.cancelled_caught
-    else:
+    own = not isinstance(index, SearchIndex)
+    if own:
         notes.append(f"{type(index).__name__} searched in its own way.")
+    ways: tuple[Source, ...] = ("dense",) if stage.by == "dense" else ("bm25",)
+    for by in ("bm25", "dense") if stage.by == "hybrid" and not own else ways:
         with anyio.move_on_after(deadline - anyio.current_time()) as scope:
-            lists["bm25"] = await _retrieved(index, texts, each)
-        partial_ = scope.cancelled_caught
+            try:
+                if isinstance(index, SearchIndex):
+                    lists[by] = await index.search(texts, depth, by, usage)
+                else:
+                    lists[by] = await _retrieved(index, texts, each)
+            except (ModelError, BudgetExceeded) as error:
+                if isinstance(error, FATAL_ERRORS) or own or stage.by != "hybrid":
+                    raise
+                failure = f"the search by meaning failed, and that by words counts: {error}"
+        partial_ |= scope.cancelled_caught
     if partial_:
         notes.append("The deadline came before all searches had ended.")
     chosen: list[Hits] = []
     for place in range(len(texts) if lists else 0):
         hits = [found[place] for found in lists.values()]
-        fused = hits[0] if len(hits) == 1 else _fused(hits, stage.rrf_k)
+        fused = hits[0]
+        if len(hits) > 1:
+            fused = reciprocal_ranks([[name for name, _ in each] for each in hits], stage.rrf_k)
         if stage.mmr is not None and isinstance(index, SearchIndex) and fused:
             fused = fused[: stage.per_source]
-            near = dict(fused) if stage.by == "dense" else _min_max(dict(fused))
-            vectors = index.vectors(list(near))
-            best = diversified(list(near.values()), vectors, stage.mmr, each)
+            relevance = np.array([score for _, score in fused])
+            if stage.by != "dense" and (width := np.ptp(relevance / 2)) > 0:
+                relevance = (relevance / 2 - relevance.min() / 2) / width
+            vectors = index.vectors([name for name, _ in fused])
+            best = diversified(relevance, vectors, stage.mmr, each)
             fused = [fused[place] for place in best]
         chosen.append(fused[:each])
     passages = united(chosen, index.chunk, stage.unique)
     return Selection(passages, passages, failure=failure, notes=tuple(notes), partial=partial_)
 
 
-def _fused(lists: Sequence[Hits], k: int) -> Hits:
-    return reciprocal_ranks([[name for name, _ in hits] for hits in lists], k)
-
-
-def _min_max(scores: Mapping[str, float]) -> dict[str, float]:
-    """Scores between 0 for the lowest and 1 for the highest; all 0 if they are equal."""
-    low, high = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
-    # Halves: the difference of two numbers may be beyond the greatest one.
-    width = high / 2 - low / 2
-    return {
-        key: (score / 2 - low / 2) / width if width > 0 else 0.0 for key, score in scores.items()
-    }
-
-
 def diversified(
-    relevance: Sequence[float], vectors: NDArray[Any], share: float, count: int
+    relevance: Sequence[float] | NDArray[Any], vectors: NDArray[Any], share: float, count: int
 ) -> list[int]:
     """Return the places of up to `count` passages by maximal marginal relevance, as chosen."""
     directions = np.asarray(vectors, dtype=np.float64)
@@ -364,18 +324,11 @@ def united(
         if unique == "document" and each.document in documents:
             continue
         documents.add(each.document)
-        passages.append(
-            SourcePassage(
-                id=each.id,
-                document=each.document,
-                title=each.title,
-                text=each.text,
-                start=each.start,
-                end=each.end,
-                score=float(score),
-                found_by=tuple(dict.fromkeys(found_by[name])),
-            )
-        )
+        fields = {
+            key: getattr(each, key) for key in ("id", "document", "title", "text", "start", "end")
+        }
+        by = tuple(dict.fromkeys(found_by[name]))
+        passages.append(SourcePassage(**fields, score=float(score), found_by=by))
     return tuple(passages)
 
 
@@ -394,23 +347,22 @@ async def likely_passages(
     query: Query, sent: Queries, config: PipelineConfig, index: SearchIndex | TextRetriever
 ) -> tuple[tuple[SourcePassage, ...], bool]:
     """Return passages that will be found, without a call; and whether they are these very ones."""
-    stage = config.retrieval
+    stage, most = config.retrieval, config.retrieval.documents
     free = stage.by == "bm25" or not isinstance(index, SearchIndex)
     if isinstance(index, Index):
         free |= index.describe()["embedder"].partition(":")[0] in ("local", "st")
+        most = min(most, len(index))
     changed = {} if free else {"by": "bm25", "mmr": None}
     question = (SentQuery(text=query.all_texts, origin="question"),)
     found = await search(question, stage.model_copy(update=changed), index, usage=UsageTable())
-    if free and sent.queries == question and config.query.transform == "none":
-        return found.passages, True
     known = found.passages
-    most = min(stage.documents, len(index) if isinstance(index, Index) else stage.documents)
-    more = (
-        known[place % len(known)].model_copy(
-            update={"id": f"{place} more", "text": f"{known[place % len(known)].text} {place}"}
-        )
-        for place in range(len(known), most if known else 0)
-    )
+    if free and sent.queries == question and config.query.transform == "none":
+        return known, True
+    more = []
+    for place in range(len(known), most if known else 0):
+        each = known[place % len(known)]
+        changes = {"id": f"{place} more", "text": f"{each.text} {place}"}
+        more.append(each.model_copy(update=changes))
     return (*known, *more), False
 
 
@@ -504,44 +456,34 @@ def _beyond(rank: int, keep: int | None) -> str:
     return f"rerank: rank {rank}, and the first {keep} went on"
 
 
-def context_of(
-    passages: Sequence[SourcePassage],
-    stage: ContextStage,
-    count_tokens: Callable[[str], int] | None = None,
-) -> Selection:
+def context_of(passages: Sequence[SourcePassage], stage: ContextStage) -> Selection:
     """Return passages in their order until the next would pass the limit, numbered from 1."""
-    count = _words if stage.unit == "words" else count_tokens or _tokens
-    limit, size = stage.limit, 0
+    limit, size, full = stage.limit, 0, ""
     kept: list[SourcePassage] = []
     found: list[SourcePassage] = []
     notes: tuple[str, ...] = ()
-    full = ""
     for passage in passages:
-        length = 0 if full else count(passage.text)
+        words = [] if full else [each.end() for each in _WORD.finditer(passage.text)]
+        changes: dict[str, Any] = {}
         if not passage.text.strip():
-            reason = "it is empty"
-        elif not full and length > limit and not kept:
-            text = _cut(passage.text, limit, count)
-            notes = (
-                f"Passage 1 has {length:,} {stage.unit}; it is cut to the limit of {limit:,}.",
-            )
-            end = min(passage.end, passage.start + len(text))
-            kept.append(passage.model_copy(update={"number": 1, "text": text, "end": end}))
-            found.append(kept[-1])
-            size = limit
-            continue
-        elif not full and size + length <= limit:
-            kept.append(passage.model_copy(update={"number": len(kept) + 1}))
-            found.append(kept[-1])
-            size += length
-            continue
-        else:
-            reason = full or (
-                f"with its {length:,} {stage.unit} the context would have {size + length:,}, "
+            changes["dropped"] = "context: it is empty"
+        elif full or (kept and size + len(words) > limit):
+            changes["dropped"] = "context: " + (
+                full
+                or f"with its {len(words):,} words the context would have {size + len(words):,}, "
                 f"and {limit:,} is the limit"
             )
-            full = f"the limit of {limit:,} {stage.unit} was reached before it"
-        found.append(passage.model_copy(update={"dropped": f"context: {reason}"}))
+            full = f"the limit of {limit:,} words was reached before it"
+        else:
+            changes["number"] = len(kept) + 1
+            size += len(words)
+            if size > limit:
+                text = passage.text[: words[limit - 1]]
+                changes |= {"text": text, "end": min(passage.end, passage.start + len(text))}
+                notes = (f"Passage 1 has {size:,} words; it is cut to the limit of {limit:,}.",)
+                size = limit
+        found.append(passage.model_copy(update=changes))
+        kept += found[-1:] if "number" in changes else []
     return Selection(tuple(found), tuple(kept), notes=notes)
 
 
@@ -557,23 +499,3 @@ def with_numbers(
         else:
             changes[each.id] = {"number": each.number, "dropped": each.dropped}
     return tuple(each.model_copy(update=changes.get(each.id)) for each in passages)
-
-
-def _words(text: str) -> int:
-    return sum(1 for _ in _WORD.finditer(text))
-
-
-def _tokens(text: str) -> int:
-    return -(-len(text.encode(errors="surrogatepass")) // _BYTES_OF_A_TOKEN)
-
-
-def _cut(text: str, limit: int, count: Callable[[str], int]) -> str:
-    """The beginning of a text within the limit, to the end of a word unless one alone passes it."""
-    ends: Sequence[int] = [found.end() for found in _WORD.finditer(text)]
-    if count(text[: ends[0]]) > limit:
-        ends = range(1, ends[0] + 1)
-    low, high = 0, len(ends) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if count(text[: ends[middle]]) <= limit else (low, middle - 1)
-    return text[: ends[low]]

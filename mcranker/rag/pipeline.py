@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import (
-    AsyncIterable,
-    Iterable,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -36,18 +31,12 @@ from mcranker.rag.passages import (
     likely_passages,
     queries_for,
 )
-from mcranker.rag.result import (
-    AnswerDone,
-    AnsweredQuestion,
-    EmitAnswer,
-    RAGEvent,
-    RAGResult,
-)
+from mcranker.rag.result import AnswerDone, AnsweredQuestion, EmitAnswer, RAGEvent, RAGResult
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.rankers.keys import check_names, keys_of
-from mcranker.retrieval.cache import digest_of, index_place, key_of
+from mcranker.retrieval.bm25 import digest_of, key_of
 from mcranker.retrieval.embedders import Embedder, connect_embedder
-from mcranker.retrieval.index import Index
+from mcranker.retrieval.index import Index, cached_index
 from mcranker.retrieval.index_file import VERSION
 from mcranker.retrieval.readers import Skipped, Source, read_documents
 from mcranker.runtime.bridge import Bridge
@@ -80,7 +69,7 @@ class RAGPipeline(Service):
         model: asked by all stages that have no model of their own. None for the default: with no
             API key the embedded encoder ranks, and the answer is an extract.
         query_model: transforms queries.
-        answer_model: writes the answer and judges its support.
+        answer_model: writes the answer.
         ranker: reranks instead of the one that `config` names; closed by its maker.
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
@@ -160,19 +149,19 @@ class RAGPipeline(Service):
             task: model if named[task] is None else named[task] for task in self.config.tasks
         }
         self.models: Mapping[str, ChatModel] = layers.connect(specs, model, known=known, **where)
-        asking: Any = {"config": self._limits, "prompts": PromptSet.load(self._limits.prompts)}
         self._asking = {
             task: Asking(
                 model=chat,
+                config=self._limits,
+                prompts=PromptSet.load(self._limits.prompts),
                 usage=UsageTable(),
                 stage="transform" if task == "query" else "answer",
-                **asking,
             )
             for task, chat in self.models.items()
         }
-        self._owned: list[_Closable] = [*{id(each): each for each in self.models.values()}.values()]
-        self._owned += [each for each in (own, layers.ledger) if each is not None]
-        self._owned += opened
+        distinct = {id(each): each for each in self.models.values()}
+        rest = [each for each in (own, layers.ledger) if each is not None]
+        self._owned: list[_Closable] = [*distinct.values(), *rest, *opened]
         self._bridge = Bridge(partial(_close_all, self._owned))
 
     @classmethod
@@ -215,7 +204,7 @@ class RAGPipeline(Service):
             rows = ((each.id, each.title, each.text) for each in documents)
             made_as = {"version": VERSION, "mark": connected.mark, "chunks": config.chunks}
             key = key_of({**made_as, "of": digest_of(rows)})
-            index = index_place(key)
+            index = cached_index(key)
         made = Index.create(index, embedder=connected, chunks=config.chunks)
         try:
             pipeline = cls(made, config, budget=budget, **rest)
@@ -330,8 +319,7 @@ class RAGPipeline(Service):
         Calls are exact as long as replies can be read, no answer has to be shortened, and the
         number of passages is known: without a query transform, and with BM25 or an embedder in
         this process. Otherwise as many as there may be are counted, and `Estimate.calls_at_least`
-        counts one passage. A draft of a team counts as an answer; support checks do not count,
-        nor do calls for vectors.
+        counts one passage. Calls for vectors do not count.
 
         Raises:
             InputError: the question is empty, or no text.
@@ -344,33 +332,26 @@ class RAGPipeline(Service):
         check_loop()
         query, config = as_query(question, "question"), self.config
         estimator = Estimator(self._limits)
-        asked = {"recruiter": "query", "scoring": "answer"}
-        chats: dict[str, Any] = {
-            role: self.models[task] for role, task in asked.items() if task in self.models
-        }
+        roles = {"query": "recruiter", "answer": "scoring"}
+        chats: dict[str, Any] = {roles[task]: chat for task, chat in self.models.items()}
         made_up = estimator.models(replace(NO_MODELS, ledger=self._layers.ledger, **chats))
         asking = {
-            task: replace(self._asking[task], model=getattr(made_up, role), usage=UsageTable())
-            for role, task in asked.items()
-            if role in chats
+            task: replace(each, model=getattr(made_up, roles[task]), usage=UsageTable())
+            for task, each in self._asking.items()
         }
         sent = await queries_for(query, config.query, asking.get("query"))
         passages, exact = await likely_passages(query, sent, config, self.index)
         ranked = in_order(passages, config.rerank.keep)
         estimate = Estimate()
         if self.ranker is not None and passages:
-            found = [(each.id, each.text, each.title, each.score) for each in passages]
-            docs = [Passage(*each) for each in found]
+            docs = [Passage(each.id, each.text, each.title, each.score) for each in passages]
             estimate = await self.ranker.aestimate(query, docs)
             if not exact:
                 least = await self.ranker.aestimate(query, docs[:1])
                 estimate = replace(estimate, calls_at_least=least.calls_at_least)
         context = context_of(ranked.kept, config.context).kept
-        drafts = self.ranker.config.team_size if config.answer.by_team and self.ranker else 0
-        for number in range(drafts + 1):
-            each = replace(query, text=f"{query.text} ({number})") if number else query
-            if "answer" in asking or config.answer.style == "extract":
-                await write_answer(each, context, config.answer, asking.get("answer"))
+        if "answer" in asking:
+            await write_answer(query, context, config.answer, asking["answer"])
         estimator.end_query()
         return estimate + estimator.estimate()
 

@@ -20,10 +20,8 @@ from mcranker.errors import (
 T = TypeVar("T")
 Rows = tuple[int, ...]
 
-FEWEST_CALLS, FEWEST_PASSAGES = 3, 10
-"""A judge is not given up for less."""
-MOST_FOR_ONE = 10
-"""Unreadable replies for each readable one, beyond which a judge is given up."""
+FEWEST_CALLS, FEWEST_PASSAGES = 3, 10  # A judge is not given up for less
+MOST_FOR_ONE = 10  # unreadable replies for each readable one, beyond which a judge is given up
 
 
 class Form:

@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mcranker.replies.json import LONGEST, without_thinking
-from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.prose import is_example
+from mcranker.replies.loose_json import Unreadable, answer_of, is_example
 from mcranker.replies.scoring import label_masses
 
 _WORD = r"(?=[^\W\d])(?i:passages?|documents?|docs?|texts?|candidates?|identifiers?)[\s#:]++"
@@ -95,7 +93,7 @@ class ReadOrder:
 
 def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
     """Return the order in a reply such as ``[2] > [3] > [1]``, of passages 1 to `count`."""
-    body = _ARROW.sub(">", _MARKUP.sub("", _body(text)))
+    body = _ARROW.sub(">", _MARKUP.sub("", answer_of(text)))
     alone = _ALONE.fullmatch(body)
     if alone and not cut:
         lists = {tuple(_numbers(alone.group(1)))}
@@ -121,7 +119,7 @@ def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
 
 def read_choice(text: str, labels: Sequence[str], *, cut: bool = False) -> int:
     """Return the place in `labels`, capital letters, of the one that a reply chose."""
-    lines = _MARKUP.sub("", _body(text)).splitlines(keepends=True)
+    lines = _MARKUP.sub("", answer_of(text)).splitlines(keepends=True)
     body = "".join(lines[:-1] if cut else lines)
     chosen = {
         found.group(1)
@@ -157,13 +155,6 @@ def first_number(numbers: Sequence[int], count: int) -> int:
     if sorted(numbers) == list(range(count)):
         return 0
     raise Unreadable(f"it has the number 0, and the passages are 1 to {count}.")
-
-
-def _body(text: str) -> str:
-    body = without_thinking(text)
-    if len(body) > LONGEST:
-        raise Unreadable(f"it has {len(body):,} characters, and {LONGEST:,} is the limit.")
-    return body.strip()
 
 
 def _chains(body: str, *, cut: bool) -> Iterator[tuple[int, ...]]:

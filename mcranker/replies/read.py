@@ -1,6 +1,6 @@
 """Readers of replies; strict, so that nothing is made up.
 
-Every reader raises `Unreadable` rather than guess; `mcranker.replies.json` says what counts
+Every reader raises `Unreadable` rather than guess; `mcranker.replies.loose_json` says what counts
 as JSON. Keys are compared without regard to case, spaces and underscores.
 """
 
@@ -14,14 +14,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcranker.replies.json import find, fold, in_doubt, without_thinking
-from mcranker.replies.loose_json import Bare, Unreadable
+from mcranker.replies.loose_json import Bare, Unreadable, find, fold, in_doubt, without_thinking
 from personas import Persona, Rubric, normalize_weights
 from personas.schema import MOST_CRITERIA
 
 _INTEGER = re.compile(r"\A\s*+\"?(\d{1,4})\"?\s*+\Z")
-_PLAIN = re.compile(r'\{\s*+"([^"\\]*+)"\s*+:\s*+(0|[1-9][0-9]{0,3})\s*+\}')
-"""Matches nearly all replies with a score, which need no closer look."""
 _NUMBER_AND_MORE = re.compile(r"\d[^\d/.,-]")
 _OF_THIS = r"(?:(?:assigned|given)\s++)?(?:to|of|for)\s++this\s++criterion"
 _GIVEN = (
@@ -62,12 +59,8 @@ _EXPLANATION_KEYS = ("explanation", "description", "detail", "reason")
 
 def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
     """The integer under `key`, 0 to `top`; a reply that is a bare integer counts too."""
-    plain = _PLAIN.fullmatch(text.strip())
-    if plain and plain.group(1) == key:
-        return _in_range(int(plain.group(2)), top, key)
     text = without_thinking(text)
-    bare = _INTEGER.match(text)
-    if bare:
+    if bare := _INTEGER.match(text):
         if cut:
             raise Unreadable("it was cut, so its number may lack digits.")
         return _in_range(bare.group(1), top, key)

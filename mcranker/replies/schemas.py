@@ -114,9 +114,7 @@ NUGGETS_SCHEMA = ReplySchema(
 QUESTION_SCHEMA = ReplySchema("question", _object({"question": _STRING, "answer": _STRING}))
 """A question for a test, and its answer."""
 
-TEAM_SCHEMA = _team(_STRING)
-"""Identities of any kind, and the reason for them (App. D.1)."""
-
+TEAM_SCHEMA = _team(_STRING)  # identities of any kind, and the reason for them (App. D.1)
 RUBRIC_SCHEMA = ReplySchema(
     "rubric",
     _object(

@@ -69,12 +69,7 @@ class Scoring(ABC):
 
     @abstractmethod
     def read(self, reply: ChatReply) -> Score:
-        """Return the score in a reply, from 0 to `top`.
-
-        Raises:
-            Unreadable: it is not of the form that was asked for; its text goes to the model,
-                which is asked again.
-        """
+        """Return the score in a reply, from 0 to `top`; `Unreadable` if it has another form."""
 
     @classmethod
     def top(cls, config: ScaleOptions) -> float:

@@ -15,20 +15,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcranker.replies.json import find, fold, value_of
-from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.loose_json import Unreadable, find, fold, value_of
 from mcranker.replies.orders import first_number
 from mcranker.replies.read import integer_under
 from personas import Criterion, Rubric
 
 TOP_RELEVANCE = 10
 TOP_PROPERTY = 5
-WEIGHT = 0.5
-"""Of each property, in all experiments of REBEL's authors."""
-
-MOST_PROPERTIES = 40
-"""Most properties that a window of passages is scored by."""
-
+WEIGHT = 0.5  # of each property, in all experiments of REBEL's authors
+MOST_PROPERTIES = 40  # most properties that a window of passages is scored by
 RELEVANCE = "Relevance"
 
 _HEAVIEST = 2.0  # then a property counts as much as relevance does
@@ -160,8 +155,7 @@ class PassageScores:
     own_sum: float | None
 
 
-ABSENT = PassageScores(0, None, None)
-"""Scores of a passage that a list leaves out."""
+ABSENT = PassageScores(0, None, None)  # scores of a passage that a list leaves out
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""BM25 as bm25s computes it, fed with Lucene-like terms.
+"""BM25 as bm25s computes it, fed with Lucene-like terms; and its runs, kept on disk.
 
 The score of document d for query q is the sum over the terms t of q, repeats included, of
 ``idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean_len))``, where tf is how often t occurs in
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata, resources
@@ -24,12 +22,13 @@ import orjson
 from mcranker.errors import ConfigError
 from mcranker.inputs.tokens import tokenize
 from mcranker.logs import safe_logger
+from mcranker.paths import cache_root
+from personas.io.atomic import write_whole
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-INDEX_FILE = "index.json"
 # Of bm25s' sparse matrix, with a column for each term: the weights, their documents' places, and
 # where each column starts.
 ARRAYS = ("data", "indices", "indptr")
@@ -41,7 +40,7 @@ _log = safe_logger("mcranker.retrieval.bm25")
 
 
 class Retriever(Protocol):
-    """A search over a corpus: `BM25`, and in a file beside, `LuceneBM25`."""
+    """A search over a corpus: `BM25`, and `mcranker.retrieval.lucene.LuceneBM25`."""
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
         """Return up to `k` documents for each query, in the order of the queries. Blocks."""
@@ -72,46 +71,8 @@ class BM25:
         self.k1 = k1
         self.b = b
         self._doc_ids: list[str] = []
-        started = time.perf_counter()
         pairs = texts.items() if isinstance(texts, Mapping) else texts
         self._terms, self._weights = _build(self._noting_ids(pairs), k1=k1, b=b)
-        _log.info("indexed %d documents in %.2f s", len(self), time.perf_counter() - started)
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> BM25:
-        """The index that `save` wrote there; its weights stay on disk until they are needed.
-
-        Raises:
-            OSError: a file is missing or cannot be read.
-        """
-        import numpy as np
-
-        folder = Path(folder)
-        about = orjson.loads((folder / INDEX_FILE).read_bytes())
-        terms = {term: place for place, term in enumerate(about["terms"])}
-        # Not by bm25s, whose import takes longer than all searches of a run.
-        weights = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in (ARRAYS if terms else ())
-        }
-        index = cls.__new__(cls)
-        vars(index).update(k1=about["k1"], b=about["b"], _doc_ids=about["documents"])
-        vars(index).update(_terms=terms, _weights=weights)
-        return index
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the index to files in `folder`, which must be there.
-
-        Raises:
-            OSError: they cannot be written.
-        """
-        import numpy as np
-
-        folder = Path(folder)
-        for name, array in self._weights.items():
-            np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        about = {"k1": self.k1, "b": self.b, "documents": self._doc_ids, "terms": [*self._terms]}
-        (folder / INDEX_FILE).write_bytes(orjson.dumps(about))
 
     def __len__(self) -> int:
         return len(self._doc_ids)
@@ -162,7 +123,7 @@ def _best(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
 
 
 def versions() -> dict[str, str]:
-    """Return the programs and tokenizer that an index depends on besides texts and settings."""
+    """Return the programs and tokenizer that a run depends on besides texts and settings."""
     rules = (resources.files("mcranker.inputs") / "tokens.py").read_bytes()
     try:
         packages = {name: metadata.version(name) for name in ("bm25s", "PyStemmer")}
@@ -198,3 +159,58 @@ def _build(
 
 def _missing(package: str) -> ConfigError:
     return ConfigError(f"BM25 needs the package {package!r}; run: pip install 'mcranker[eval]'")
+
+
+# --- kept runs --------------------------------------------------------------------------
+
+
+def default_store() -> Path:
+    """Return the cache's folder: ``first_stage`` in MCRANKER_CACHE or the user's cache folder."""
+    return cache_root() / "first_stage"
+
+
+def digest_of(rows: Iterable[tuple[str, ...]]) -> str:
+    """Return SHA-256 over rows of texts in their order; one pass, nothing is held."""
+    digest = hashlib.sha256()
+    for row in rows:
+        texts = [text.encode("utf-8", "surrogatepass") for text in row]
+        # With the lengths in front, no text can run over into the next one.
+        digest.update(b"".join(len(text).to_bytes(8, "big") for text in texts) + b"".join(texts))
+    return digest.hexdigest()
+
+
+def key_of(parts: Mapping[str, Any]) -> str:
+    """The key of work that depends on `parts`, in any order; its values are those of JSON."""
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def kept_run(root: Path, key: str) -> Found | None:
+    """Return the run kept under `key`, scores to the last digit; None if there is none."""
+    path = root / f"{key}.json"
+    try:
+        digest, _, content = path.read_bytes().partition(b"\n")
+    except FileNotFoundError:
+        return None
+    except OSError as failure:
+        _log.warning("%s cannot be read (%s), and is made again", path, failure.strerror)
+        return None
+    if hashlib.sha256(content).hexdigest() != digest.decode(errors="replace"):
+        _log.warning("%s is damaged, and is made again", path)
+        return None
+    return {query: [(doc, score) for doc, score in hits] for query, hits in orjson.loads(content)}
+
+
+def keep_run(root: Path, key: str, run: Found) -> None:
+    """Keep `run` under `key`, if that is possible."""
+    content = orjson.dumps(list(run.items()))
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        digest = hashlib.sha256(content).hexdigest().encode()
+        write_whole(root / f"{key}.json", digest + b"\n" + content)
+    except OSError as failure:
+        _log.warning(
+            "cannot keep this run in %s (%s), so it is made again next time; make room, or "
+            "set MCRANKER_CACHE to a folder that can be written to",
+            root,
+            failure.strerror or failure,
+        )

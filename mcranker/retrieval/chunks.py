@@ -22,18 +22,14 @@ from mcranker.retrieval.readers import Document
 
 ChunkKind: TypeAlias = Literal["sentences", "tokens", "words", "whole"]
 
-SENTENCE_TOKENS = 512
-"""Tokens of a chunk of sentences, at most."""
-
+SENTENCE_TOKENS = 512  # tokens of a chunk of sentences, at most
 WINDOW_TOKENS, OVERLAP_TOKENS = 2_000, 200
 """Tokens of a window, and those that it shares with the one before it."""
 
 WORDS = 150
 """Words of a chunk of words; 30 characters are one at most, and 2 of a script without spaces."""
 
-CHARACTERS = 4
-"""Characters of a token, where there is no tokenizer."""
-
+CHARACTERS = 4  # characters of a token, where there is no tokenizer
 _PIECE = 20_000  # characters that are tokenized at a time, so that an interrupt is heard
 
 # A word without an end, or of a script without spaces, is as many as it is long.

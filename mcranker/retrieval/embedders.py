@@ -24,35 +24,31 @@ from personas.ranking.usage import Usage, UsageTable
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Anything that makes vectors of texts."""
+    """Anything that makes vectors of texts, each of length 1, in an array (texts, dimensions).
+
+    Attributes:
+        name: the model as a user names it, e.g. ``"openai:text-embedding-3-small"``.
+        mark: identity of its vectors: another mark, other vectors.
+        dimensions: numbers of a vector; may be 0 until the first text was embedded.
+        max_tokens: tokens that it reads of a text.
+    """
 
     @property
-    def name(self) -> str:
-        """The model as a user names it, e.g. ``"openai:text-embedding-3-small"``."""
-
+    def name(self) -> str: ...
     @property
-    def mark(self) -> str:
-        """Identity of its vectors: another mark, other vectors."""
-
+    def mark(self) -> str: ...
     @property
-    def dimensions(self) -> int:
-        """Numbers of a vector; may be 0 until the first text was embedded."""
-
+    def dimensions(self) -> int: ...
     @property
-    def max_tokens(self) -> int:
-        """Tokens that it reads of a text."""
+    def max_tokens(self) -> int: ...
 
     async def embed_queries(
         self, texts: Sequence[str], usage: UsageTable | None = None
-    ) -> NDArray[np.float32]:
-        """The vectors of queries, of shape (texts, `dimensions`), each of length 1."""
-        ...
+    ) -> NDArray[np.float32]: ...
 
     async def embed_passages(
         self, texts: Sequence[str], usage: UsageTable | None = None
-    ) -> NDArray[np.float32]:
-        """The vectors of passages, likewise."""
-        ...
+    ) -> NDArray[np.float32]: ...
 
     async def aclose(self) -> None:
         """Release models and connections. Calling it twice does no harm."""

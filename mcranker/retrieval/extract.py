@@ -18,30 +18,21 @@ from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 
-SECONDS = 60
-"""To read one file."""
-
-MEMORY = 2_000_000_000
-"""Bytes of the process, where the operating system can limit them."""
-
+SECONDS = 60  # to read one file
+MEMORY = 2_000_000_000  # bytes of the process, where the operating system can limit them
 MOST_PAGES = 10_000
 MOST_CHARACTERS = 20_000_000
 LARGEST_PDF = 500_000_000
 LARGEST_HTML = 50_000_000
 
 OFFICE = (".docx", ".pptx", ".xlsx", ".epub")
-ENDINGS = (".html", ".htm", ".xhtml", ".pdf", *OFFICE)
-"""Endings of files whose text is taken out."""
-
+ENDINGS = (".html", ".htm", ".xhtml", ".pdf", *OFFICE)  # endings of files whose text is taken out
 _GUESSED = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r"),
     *("gb18030", "big5", "cp932", "euc_jp", "cp949"),
 )
 _DECLARED = re.compile(rb"(?i)<meta[^<>]{0,200}charset=[\"']?([\w-]{1,40})")
-_OF_TEXTS = (
-    *("utf8", "utf-8", "ascii", "us-ascii", "iso8859", "iso-8859", "windows", "cp", "ibm", "koi8"),
-    *("mac", "latin", "tis", "gb", "big5", "euc", "shift", "sjis", "johab"),
-)
+_OF_TEXTS = re.compile(r"(?:iso-?8859|windows|cp|ibm|koi8|mac|latin|tis|gb|big5|euc|s(?:hift|jis))")
 """Beginnings of encodings that a page may declare; others, such as UTF-7, hide what it says."""
 
 
@@ -81,7 +72,6 @@ class Extractor:
         return found["text"], found["title"]
 
     def close(self) -> None:
-        """End the process."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -89,7 +79,7 @@ class Extractor:
 
 
 class _Unreadable(Exception):
-    """The text says why."""
+    pass
 
 
 def _main() -> None:
@@ -131,14 +121,11 @@ def _pdf(path: Path) -> tuple[str, str]:
         document = pypdfium2.PdfDocument(path)
         if len(document) > MOST_PAGES:
             raise _Unreadable(f"{len(document):,} pages; {MOST_PAGES:,} are read at most")
-        pages: list[str] = []
-        left = MOST_CHARACTERS
-        for number in range(len(document)):
-            page = document[number]
+        pages, size = list[str](), 0
+        for page in document:
             pages.append(page.get_textpage().get_text_range())
             page.close()
-            left -= len(pages[-1])
-            if left < 0:
+            if (size := size + len(pages[-1])) > MOST_CHARACTERS:
                 break
         title = document.get_metadata_value("Title")
     except pypdfium2.PdfiumError as error:
@@ -153,19 +140,7 @@ def _pdf(path: Path) -> tuple[str, str]:
 def _html(path: Path) -> tuple[str, str]:
     _check_size(path, LARGEST_HTML)
     content = path.read_bytes()
-    declared = _DECLARED.search(content[:4096])
-    named = declared[1].decode().lower() if declared else ""
-    coding = named if named.startswith(_OF_TEXTS) else "utf-8"
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        coding = "utf-16"
-    elif coding.startswith("gb"):
-        coding = "gb18030"  # which has the characters of all of them
-    try:
-        page = content.decode("utf-8-sig" if coding.startswith("utf-8") else coding)
-    except (UnicodeDecodeError, LookupError) as error:
-        if not (guess := guessed_encoding(content)):
-            raise _Unreadable(f"not {coding}; save it as UTF-8") from error
-        page = content.decode(guess)
+    page = _decoded(content)
     try:
         import trafilatura
     except ImportError as missing:
@@ -185,6 +160,20 @@ def _html(path: Path) -> tuple[str, str]:
         return title, text.strip()
     lines = (" ".join(each.split()) for each in tree.xpath("//text()"))
     return title, "\n".join(filter(None, lines))
+
+
+def _decoded(content: bytes) -> str:
+    with suppress(UnicodeDecodeError):
+        return content.decode("utf-8-sig")
+    declared = _DECLARED.search(content[:4096])
+    named = declared[1].decode().lower() if declared else ""
+    if _OF_TEXTS.match(named):
+        with suppress(UnicodeDecodeError, LookupError):
+            # gb18030 has the characters of all of its kind.
+            return content.decode("gb18030" if named.startswith("gb") else named)
+    if not (guess := guessed_encoding(content)):
+        raise _Unreadable("not utf-8; save it as UTF-8")
+    return content.decode(guess)
 
 
 def _office(path: Path) -> tuple[str, str]:

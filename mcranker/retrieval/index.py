@@ -1,42 +1,40 @@
-"""An index of documents: searched by words, by meaning, or both, and added to."""
+"""An index of documents: searched by words or by meaning, and added to."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from anyio import to_thread
 
 from mcranker.errors import ConfigError, InputError
 from mcranker.logs import safe_logger
-from mcranker.retrieval.bm25 import Found
+from mcranker.paths import cache_root
 from mcranker.retrieval.chunks import SENTENCE_TOKENS, Chunk, ChunkKind, chunks_of
 from mcranker.retrieval.embedders import Embedder, TextEmbedder, connect_embedder
-from mcranker.retrieval.fusion import reciprocal_ranks
-from mcranker.retrieval.index_file import IndexFile, Scored, Vectors, embedded_text, key_of
+from mcranker.retrieval.index_file import Added, IndexFile, Scored, Vectors, embedded_text, key_of
 from mcranker.retrieval.readers import OnSkip, Skipped, Source, read_documents
 from mcranker.runtime.bridge import Bridge
 
 if TYPE_CHECKING:
     from personas.ranking.usage import UsageTable
 
-By = Literal["bm25", "dense", "hybrid"]
+By = Literal["bm25", "dense"]
 
 BATCH = 512
 """Chunks that are embedded at a time, and written; of a longer document, all of its chunks."""
 
-SECONDS = 0.5
-"""After which a batch ends, so that an interrupt is heard."""
-
-DEPTH = 100
-"""Chunks of each search, at least, that a hybrid one fuses."""
+SECONDS = 0.5  # after which a batch ends, so that an interrupt is heard
+DAYS, BYTES = 30, 5_000_000_000
+"""An index in the cache that was not used for so long is removed, and the oldest of more bytes in
+all; but none that was used within a day."""
 
 _SPECIAL_TOKENS = 2  # that an encoder adds to a text
 _UNIT = 0.01  # how far from 1 the length of a vector may be
@@ -44,22 +42,12 @@ _UNIT = 0.01  # how far from 1 the length of a vector may be
 _log = safe_logger("mcranker.retrieval.index")
 
 
-class Added(NamedTuple):
-    """Work of `Index.add` so far."""
-
-    added: int = 0
-    replaced: int = 0
-    unchanged: int = 0
-    skipped: int = 0
-    chunks: int = 0
-
-
 class Index:
-    """An index; make it with `create`, `open` or `in_memory`, and use it as a context manager."""
+    """An index; make it with `create` or `open`, and use it as a context manager."""
 
     def __init__(
         self,
-        path: Path | None,
+        path: Path,
         embedder: Embedder | None,
         *,
         owned: bool,
@@ -85,8 +73,19 @@ class Index:
         place = Path(path).expanduser()
         if place.is_dir():
             raise ConfigError(f"{str(place)!r} is a folder; name a file, which becomes the index")
+        if chunks not in get_args(ChunkKind):
+            raise ConfigError(
+                f"chunks={chunks!r} is unknown; give one of {', '.join(get_args(ChunkKind))}"
+            )
+        made = connect_embedder(embedder)
         place.parent.mkdir(parents=True, exist_ok=True)
-        return cls._make(place, embedder, chunks)
+        new = {"embedder": made.name, "mark": made.mark, "chunks": chunks}
+        index = cls(place, made, owned=made is not embedder, new=new)
+        if (there := index._file.about["chunks"]) != chunks:
+            index.close()
+            said = f"the index {str(path)!r} has chunks={there!r}, not {chunks!r}"
+            raise ConfigError(f"{said}; name another file")
+        return index
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], embedder: Embedder | str | None = None) -> Self:
@@ -96,29 +95,6 @@ class Index:
             raise InputError(f"there is no index {str(place)!r}; make one with 'mcranker index'")
         made = None if embedder is None else connect_embedder(embedder)
         return cls(place, made, owned=made is not embedder)
-
-    @classmethod
-    def in_memory(
-        cls, *, embedder: Embedder | str | None = None, chunks: str = "sentences"
-    ) -> Self:
-        """Make an index that goes when it is closed or dropped."""
-        return cls._make(None, embedder, chunks)
-
-    @classmethod
-    def _make(cls, path: Path | None, embedder: Embedder | str | None, chunks: str) -> Self:
-        if chunks not in get_args(ChunkKind):
-            raise ConfigError(
-                f"chunks={chunks!r} is unknown; give one of {', '.join(get_args(ChunkKind))}"
-            )
-        made = connect_embedder(embedder)
-        new = {"embedder": made.name, "mark": made.mark, "chunks": chunks}
-        index = cls(path, made, owned=made is not embedder, new=new)
-        if (there := index._file.about["chunks"]) != chunks:
-            index.close()
-            raise ConfigError(
-                f"the index {str(path)!r} has chunks={there!r}, not {chunks!r}; name another file"
-            )
-        return index
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +115,7 @@ class Index:
         """Path, embedder, kind of chunks, and the numbers of documents, chunks and bytes."""
         file = self._file
         return {
-            "path": str(self.path or ":memory:"),
+            "path": str(self.path),
             **{key: file.about[key] for key in ("embedder", "mark", "chunks")},
             "dimensions": file.dimensions,
             "documents": file.documents,
@@ -163,15 +139,6 @@ class Index:
         """Up to `k` chunks for each query, with their scores, best first."""
         if k < 1:
             raise ConfigError(f"k={k!r} is out of range; give a whole number from 1")
-        if by == "hybrid":
-            both = [
-                await self.search(queries, max(k, DEPTH), each, usage) for each in ("bm25", "dense")
-            ]
-            pairs = zip(*both, strict=True)
-            return [
-                reciprocal_ranks([[name for name, _ in hits] for hits in pair])[:k]
-                for pair in pairs
-            ]
         file = self._file
         if by == "bm25":
             return await to_thread.run_sync(lambda: [file.search_words(q, k) for q in queries])
@@ -179,11 +146,6 @@ class Index:
             return [[] for _ in queries]
         vectors = await self.connect().embed_queries(queries, usage)
         return await to_thread.run_sync(lambda: [file.search_vectors(v, k) for v in vectors])
-
-    def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
-        """Hybrid search as `mcranker.retrieval.bm25.Retriever` has it. Blocks."""
-        found = self._bridge.call(lambda: self.search([*queries.values()], k, "hybrid"))
-        return dict(zip(queries, found, strict=True))
 
     def connect(self, **limits: Any) -> Embedder:
         """Connect the embedder that made the index, unless there is one; with limits of calls."""
@@ -241,13 +203,7 @@ class Index:
                         [embedded_text(each.title, each.text) for each in chunks], usage
                     )
                     new = await to_thread.run_sync(self._file.write, batch.documents, vectors)
-                    done = Added(
-                        done.added + new.added,
-                        done.replaced + new.replaced,
-                        done.unchanged + new.unchanged,
-                        done.skipped,
-                        done.chunks + new.chunks,
-                    )
+                    done = Added(*map(sum, zip(done, new, strict=True)))
                 if progress is not None:
                     progress(done)
         return done
@@ -310,6 +266,26 @@ class _Batch:
     documents: dict[str, tuple[bytes, list[Chunk]]] = field(default_factory=dict)
     unchanged: int = 0
     until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
+
+
+def cached_index(key: str) -> Path:
+    """Return the file of an index that depends on `key`, and remove those too old or too many."""
+    place = cache_root() / "indexes" / f"{key[:32]}.sqlite"
+    found: list[tuple[float, int, Path]] = []
+    with suppress(OSError):  # there is no such file yet
+        os.utime(place)
+    for path in place.parent.glob("*.sqlite"):
+        with suppress(OSError):  # removed by another process just now
+            about = path.stat()
+            found.append((about.st_mtime, about.st_size, path))
+    total = 0
+    for used, size, path in sorted(found, reverse=True):
+        total += size
+        days = (time.time() - used) / 86_400
+        if days > DAYS or (total > BYTES and days > 1):
+            for each in (path, path.with_name(f"{path.name}-journal")):
+                each.unlink(missing_ok=True)
+    return place
 
 
 async def _close_all(owned: Sequence[Embedder]) -> None:

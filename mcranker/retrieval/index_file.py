@@ -35,15 +35,9 @@ from mcranker.runtime.forks import abandon, renew_in_child
 Vectors: TypeAlias = NDArray[np.float32]
 Scored: TypeAlias = list[tuple[str, float]]
 
-PATIENCE = 60.0
-"""Seconds to wait for another process that writes."""
-
-VERSION = 3
-"""The form of an index, and of the chunks in it."""
-
-MOST_WORDS = 1_000
-"""Different words of a query that are searched for; the rest is left out."""
-
+PATIENCE = 60.0  # seconds to wait for another process that writes
+VERSION = 3  # the form of an index, and of the chunks in it
+MOST_WORDS = 1_000  # different words of a query that are searched for; the rest is left out
 _APPLICATION_ID = 0x4D435249  # "MCRI"
 _SCHEMA = (
     "CREATE TABLE about (name TEXT PRIMARY KEY, value)",
@@ -79,19 +73,20 @@ _RUN = re.compile(f"[{UNSPACED}]+")
 _POSSESSIVE = re.compile(r"['\u2019\uff07][sS]\Z")
 
 
-class Written(NamedTuple):
-    """Outcome of a batch."""
+class Added(NamedTuple):
+    """Work of `mcranker.retrieval.index.Index.add` so far."""
 
-    added: int
-    replaced: int
-    unchanged: int
-    chunks: int
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    chunks: int = 0
 
 
 class IndexFile:
     """An index without its embedder, for several threads; `new` is what a new file says of it."""
 
-    def __init__(self, path: Path | None, new: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: Path, new: Mapping[str, str] | None = None) -> None:
         self.path = path
         self._begin(new)
         renew_in_child(self)
@@ -100,12 +95,9 @@ class IndexFile:
         self._lock = threading.RLock()
         self._matrix: tuple[int, list[int], Vectors] | None = None
         with self._explained():
-            place = ":memory:"
-            if self.path is not None:
-                mode = "rw" if new is None else "rwc"
-                place = f"{self.path.absolute().as_uri()}?mode={mode}"
+            mode = "rw" if new is None else "rwc"
             self._db = sqlite3.connect(
-                place,
+                f"{self.path.absolute().as_uri()}?mode={mode}",
                 uri=True,
                 timeout=PATIENCE,
                 isolation_level=None,
@@ -138,14 +130,13 @@ class IndexFile:
                 f"the index {str(self.path)!r} has the form {version}, and {VERSION} is read here; "
                 f"{hint}index the documents again into another file"
             )
-        if self.path is not None and self.path.stat().st_size < self.size:
+        if self.path.stat().st_size < self.size:
             raise self._damaged("its end is missing")
         self._one("PRAGMA cache_size = -64000")  # kB
 
     def after_fork(self) -> None:
         abandon(self._db)
-        if self.path is not None:
-            self._begin()
+        self._begin()
 
     def close(self) -> None:
         with self._lock:
@@ -170,10 +161,7 @@ class IndexFile:
     @property
     def dimensions(self) -> int:
         """Numbers of a vector; 0 until there is one."""
-        if not self.about["dimensions"]:
-            known = self._one("SELECT value FROM about WHERE name = 'dimensions'")
-            self.about["dimensions"] = known[0]
-        return int(self.about["dimensions"])
+        return int(self._one("SELECT value FROM about WHERE name = 'dimensions'")[0])
 
     def digest(self, document: str) -> bytes | None:
         found = self._one("SELECT digest FROM documents WHERE id = ?", document)
@@ -259,10 +247,8 @@ class IndexFile:
     # --- documents ----------------------------------------------------------------------
 
     def write(
-        self,
-        documents: Mapping[str, tuple[bytes, Sequence[Chunk]]],
-        vectors: Mapping[bytes, bytes],
-    ) -> Written:
+        self, documents: Mapping[str, tuple[bytes, Sequence[Chunk]]], vectors: Mapping[bytes, bytes]
+    ) -> Added:
         """Write documents: id -> digest and chunks, with the vectors of their texts by key."""
         added, replaced, rows = 0, 0, list[Any]()
         with self._transaction("IMMEDIATE"):
@@ -271,29 +257,27 @@ class IndexFile:
                 known = self.digest(name)
                 if known == digest:  # added by another process meanwhile
                     continue
-                if known is None:
-                    added += 1
-                else:
-                    replaced += 1
+                added += known is None
+                replaced += known is not None
+                if known is not None:
                     self._remove(name)
                 add = "INSERT INTO documents (id, digest) VALUES (?, ?)"
                 document = self._db.execute(add, (name, digest)).lastrowid
                 for place, each in enumerate(chunks, 1):
                     number += 1
                     text = embedded_text(each.title, each.text)
-                    parts = each.title, each.text, each.start, each.end, key_of(text)
-                    rows.append(((number, document, place, *parts), text))
-            many = self._db.executemany
-            many("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (row for row, _ in rows))
-            found = [(row[0], vectors[row[-1]]) for row, _ in rows]
-            many("INSERT INTO vectors VALUES (?, ?)", found)
-            insert = "INSERT INTO words (rowid, text) VALUES (?, ?)"
-            many(insert, ((row[0], _separate(text)) for row, text in rows))
-            if found and not self.dimensions:
+                    key, run = key_of(text), self._db.execute
+                    parts = each.title, each.text, each.start, each.end, key
+                    rows.append((number, document, place, *parts))
+                    run("INSERT INTO vectors VALUES (?, ?)", (number, vectors[key]))
+                    run("INSERT INTO words (rowid, text) VALUES (?, ?)", (number, _separate(text)))
+            self._db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            if rows and not self.dimensions:
                 learn = "UPDATE about SET value = ? WHERE name = 'dimensions'"
-                self._db.execute(learn, (len(found[0][1]) // 2,))
+                self._db.execute(learn, (len(vectors[rows[0][-1]]) // 2,))
             self._matrix = None
-        return Written(added, replaced, len(documents) - added - replaced, len(rows))
+        unchanged = len(documents) - added - replaced
+        return Added(added, replaced, unchanged, chunks=len(rows))
 
     def _remove(self, document: str) -> None:
         (number,) = self._one("SELECT number FROM documents WHERE id = ?", document)

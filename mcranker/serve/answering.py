@@ -215,8 +215,8 @@ def public_answer(result: RAGResult) -> dict[str, Any]:
     form["models"] = {role: public_name(name) for role, name in form["models"].items()}
     for name in ("failure", "stages", "warnings", "config"):
         form[name] = _discreet(form[name])
-    for each in (*form["passages"], *form["drafts"]):
-        each |= {name: discreet(each[name]) for name in ("dropped", "failure") if name in each}
+    for each in form["passages"]:
+        each["dropped"] = discreet(each["dropped"])
     if form["stored_ranking"] is not None:
         form["stored_ranking"] = public(form["stored_ranking"])
     return form

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import io
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,10 @@ from mcranker import (
     Capabilities,
     ChatReply,
     ChatRequest,
-    ConfigError,
     DirectRanker,
-    Job,
     MCRanker,
     Query,
     Ranker,
-    RankGPTRanker,
     Ranking,
     RebelRanker,
     RequestRejected,
@@ -32,13 +27,9 @@ from mcranker import (
     ServerFailed,
 )
 from mcranker.inputs.trec import read_trec
-from mcranker.integrations.reranking import KEY, explanation
 from mcranker.serve.answering import headers_of, meta_of, scores_of, warnings_of
-from personas.ranking.record import RankingRecord
-from personas.report import render_inspection
-from tests.support.adapting import ADAPTERS, Adapter
 from tests.support.cli_support import invoke, scripted
-from tests.support.comparing import comparing, in_order, shown_in
+from tests.support.comparing import shown_in
 from tests.support.scripted import RUBRIC
 
 QUERY = Query("best masks", "q")
@@ -142,20 +133,6 @@ def of_hits(ranking: Ranking) -> Shown:
     return ranking.ids, hit.score, hit.imputed.get("Ann")
 
 
-def of_arrays(ranking: Ranking) -> Shown:
-    ids = [hit.doc_id for hit in ranking.hits]
-    assert math.isnan(ranking.matrix[ids.index("b"), 0])
-    final = dict(ranking.run)["b"]
-    return ids, None if math.isnan(final) else final, ranking[ids.index("b")].imputed.get("Ann")
-
-
-def of_values(ranking: Ranking) -> Shown:
-    hits = ranking.to_dict()["hits"]
-    (hit,) = [each for each in hits if each["doc_id"] == "b"]
-    assert hit["scores"] == {"Ann": None, "Ben": None}
-    return [each["doc_id"] for each in hits], hit["score"], hit.get("imputed", {}).get("Ann")
-
-
 def read_again(ranking: Ranking) -> Shown:
     again = Ranking.from_dict(json.loads(ranking.to_json()))
     assert again.to_dict() == ranking.to_dict()
@@ -176,27 +153,10 @@ def of_a_run(ranking: Ranking, folder: Path) -> Shown:
     return [doc_id for doc_id, _ in listed], None if below else numbers["b"], imputed
 
 
-def of_an_inspection(ranking: Ranking) -> Shown:
-    found = RankingRecord.of(ranking.to_dict()).hits
-    (hit,) = [each for each in found if each.doc_id == "b"]
-    assert hit.judged == (hit.score is not None)
-    return [each.doc_id for each in found], hit.score, hit.imputed.get("Ann")
-
-
-def of_an_explanation(ranking: Ranking) -> Shown:
-    why = {hit.doc_id: explanation(ranking, hit) for hit in ranking}
-    assert (why["b"]["score"] is None) == (why["b"]["relevance"] is None)
-    return list(why), why["b"]["score"], why["b"].get("imputed", {}).get("Ann")
-
-
 FORMS: tuple[Callable[[Ranking], Shown], ...] = (
     of_hits,
-    of_arrays,
-    of_values,
     read_again,
     combined_again,
-    of_an_inspection,
-    of_an_explanation,
 )
 
 
@@ -214,38 +174,6 @@ def test_a_trec_run(cause: str, tmp_path: Path) -> None:
     assert of_a_run(ranked(cause, constant=True), tmp_path) == (["c", "b", "a"], 10.0, 5.0)
 
 
-class Given(Ranker):
-    """Ranks as somebody else has."""
-
-    name = "given"
-    needs_model = False
-    absolute = True
-
-    def __init__(self, ranking: Ranking) -> None:
-        super().__init__()
-        self.ranking = ranking
-
-    async def _rank(self, job: Job) -> Ranking:
-        return self.ranking
-
-
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_adapters(adapter: type[Adapter]) -> None:
-    library = adapter()
-    pytest.importorskip(library.package)
-    documents = library.documents(tuple(DOCS.values()), tuple(DOCS), {})
-    for constant, expected in (
-        (False, {"c": 0.8, "a": 0.4, "b": None}),
-        (True, {"c": 0.8, "b": 0.5, "a": 0.4}),
-    ):
-        made = library.make(ranker=Given(ranked("failed", constant=constant)))
-        found = library.read(library.rank(made, documents))
-        assert {name: relevance for name, relevance, _ in found} == expected
-        assert [name for name, _, _ in found] == list(expected)
-        (why,) = [told[KEY] for name, _, told in found if name == "b"]
-        assert why.get("imputed", {}) == ({"Ann": 5.0, "Ben": 5.0} if constant else {})
-
-
 @pytest.mark.parametrize("cause", CAUSES)
 def test_the_service(cause: str) -> None:
     ranking = ranked(cause)
@@ -259,20 +187,6 @@ def test_the_service(cause: str) -> None:
     constant = ranked(cause, constant=True)
     assert scores_of(constant, "falling")[:3] == ([0.8, 0.5, 0.4], "absolute", 0)
     assert "2 of 6 scores are missing; 5 is imputed" in warnings_of(constant, 0)
-
-
-@pytest.mark.parametrize("cause", CAUSES)
-def test_pages_and_terminals(cause: str) -> None:
-    for constant, final in ((False, ">not scored</td>"), (True, 'data-v="10"')):
-        ranking = ranked(cause, constant=constant)
-        page = render_inspection(ranking)
-        assert final in page
-        assert ("5 is imputed" in page) == constant
-        told = io.StringIO()
-        ranking.show(file=told)
-        ranking.show(passage="b", file=told)
-        assert ("(5 is imputed)" in told.getvalue()) == constant
-        assert ("follows the others" in told.getvalue()) != constant
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -305,33 +219,3 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert [float(line[4]) for line in run] == sorted((float(x[4]) for x in run), reverse=True)
         (row,) = [line.split() for line in outputs["table"].stdout.splitlines() if " b " in line]
         assert row[2:4] == (["-", "2"] if number is None else ["5", "(5)"])
-
-
-# Nothing was scored at all
-
-
-def unreadable(_: ChatRequest) -> str:
-    return "I cannot say."
-
-
-def test_an_order_without_scores_is_not_combined_again() -> None:
-    model, _ = comparing(in_order)
-    with RankGPTRanker(model=model, ledger=None) as ranker:
-        ranking = ranker.rank(QUERY, {"a": "text 1", "b": "text 3", "c": "text 2"})
-    assert ranking.was_judged
-    with pytest.raises(ConfigError, match="by 'rankgpt' has no personas' scores or orders"):
-        ranking.reensemble(missing_policy="lowest")
-
-
-def test_a_failed_ranking_stays_without_numbers() -> None:
-    def down(_: ChatRequest) -> str:
-        raise ServerFailed("down")
-
-    model = ScriptedChat(down)
-    with MCRanker(model=model, ledger=None, on_failure="keep_order", **TWO, **CONSTANT) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-    for each in (ranking, ranking.reensemble("rrf"), Ranking.from_dict(ranking.to_dict())):
-        assert [(hit.doc_id, hit.score, hit.relevance) for hit in each] == [
-            (name, None, None) for name in DOCS
-        ]
-        assert not each.was_judged

@@ -20,8 +20,7 @@ from beir_eval.experiment.suite import load_suite, shipped_suites
 from beir_eval.files import write_form
 from mcranker.errors import ModelError
 from mcranker.llm.chat import ChatRequest
-from mcranker.rag.record import StageRecord
-from mcranker.rag.result import RAGResult
+from mcranker.rag.result import RAGResult, StageRecord
 from tests.support.cli_support import Connected, scripted
 
 GRID = """

@@ -20,8 +20,7 @@ from beir_eval.cli.group import cli
 from beir_eval.errors import DatasetError, SettingError
 from mcranker import ScriptedChat
 from mcranker.llm.chat import ChatRequest
-from mcranker.rag.record import Citation, SourcePassage
-from mcranker.rag.result import RAGResult
+from mcranker.rag.result import Citation, RAGResult, SourcePassage
 
 
 def lines(path: Path, *records: Any) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from beir_eval.answers.judges import Answered, Judgement, judge_of, normalised, token_f1
 from beir_eval.answers.questions import Question
-from mcranker.rag.record import Citation
+from mcranker.rag.result import Citation
 
 
 def answered(text: str, *golden: str, **values: Any) -> Answered:

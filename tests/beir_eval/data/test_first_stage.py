@@ -13,7 +13,6 @@ import pytest
 from beir_eval import Dataset, Document, RunError, SettingError, evaluate, load, retrieve
 from beir_eval.data.first_stage import FirstStage, find
 from mcranker.retrieval import bm25
-from mcranker.retrieval.lucene import Lucene
 
 PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
 
@@ -48,8 +47,6 @@ def test_title_and_text_are_searched_and_every_query_has_its_list() -> None:
         ({"k1": -0.1}, r"k1=-0\.1 is out of range"),
         ({"engine": "file"}, r"engine='file' needs a run"),
         ({"run": "a.trec"}, r"run='a\.trec' goes with engine='file', not 'bm25s'"),
-        ({"index": "prebuilt"}, r"index='prebuilt' goes with engine='pyserini', not 'bm25s'"),
-        ({"fields": "multifield"}, r"fields='multifield' goes with engine='pyserini'"),
         ({"engine": "file", "run": "a", "b": 0.5}, r"b=0\.5 goes with engine='bm25s'"),
     ],
 )
@@ -136,15 +133,6 @@ def test_a_run_of_other_queries_is_refused(pets: Dataset, tmp_path: Path) -> Non
         find(pets, run_file(tmp_path, "17 Q0 d1 1 5 t"))
     with pytest.raises(RunError, match=r"cannot be read: No such file"):
         find(pets, FirstStage("file", run=tmp_path / "none.trec"))
-
-
-def test_a_prebuilt_index_needs_a_known_data_set(
-    pets: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lucene = Lucene(jar=Path("anserini.jar"), java_home=Path("java"))
-    monkeypatch.setattr(Lucene, "here", lambda: lucene)
-    with pytest.raises(SettingError, match=r"no prebuilt index is known for the data set 'pets'"):
-        find(pets, FirstStage("pyserini", index="prebuilt"))
 
 
 # --- published figures

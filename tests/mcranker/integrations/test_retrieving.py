@@ -9,7 +9,7 @@ import pytest
 from mcranker import ConfigError, InputError
 from mcranker.integrations import retrieving
 from mcranker.integrations.retrieving import BorrowedRetriever
-from mcranker.rag.record import SourcePassage
+from mcranker.rag.result import SourcePassage
 
 QUESTION = "What is NSP?"
 CHUNKS = (

@@ -9,13 +9,16 @@ import anyio
 
 from mcranker import ConnectionFailed, Estimate, MCRankerError
 from mcranker.rag.config import PipelineConfig
-from mcranker.rag.record import Citation, Sentence, SourcePassage, StageRecord
 from mcranker.rag.result import (
     AnswerDone,
     AnsweredQuestion,
+    Citation,
     RAGEvent,
     RAGResult,
+    Sentence,
+    SourcePassage,
     StageDone,
+    StageRecord,
     StageStarted,
 )
 from mcranker.runtime.service import Stream

@@ -23,8 +23,7 @@ from mcranker import ChatRequest, ScriptedChat
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.passages import Hits, Source
 from mcranker.rag.pipeline import RAGPipeline
-from mcranker.rag.record import SourcePassage
-from mcranker.rag.result import AnswerDone, StageDone
+from mcranker.rag.result import AnswerDone, SourcePassage, StageDone
 from personas.ranking.usage import UsageTable
 
 QUESTION = "Which masks filter best?"

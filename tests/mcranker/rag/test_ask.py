@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +65,6 @@ def test_no_output_replaces_the_index_or_a_file_of_the_documents(
     assert invoke("ask", QUESTION, "--docs", docs, "--out", docs / "new.txt").exit_code == 0
 
 
-def test_json_holds_the_whole_answer(index: Path, pipelines: list[FakePipeline]) -> None:
-    result = invoke("ask", QUESTION, "--index", index, "--output", "json")
-    body = as_json(result)
-    assert (body["status"], body["exit_code"], body["errors"]) == ("ok", 0, [])
-    assert RAGResult.from_dict(body["answer"]).question == QUESTION
-    assert "weak model" in result.stderr
-
-
 def test_options_of_stages_ranker_and_pipeline_reach_it(
     index: Path, pipelines: list[FakePipeline]
 ) -> None:
@@ -95,23 +86,6 @@ def test_options_of_stages_ranker_and_pipeline_reach_it(
     assert made.options == {"max_calls": 9, "model": "openai:x"}
 
 
-@pytest.mark.parametrize("named", [["--ranker", "setwise"], ["-o", "rerank.ranker=setwise"]])
-def test_another_ranker_leaves_the_options_of_the_presets(
-    index: Path, pipelines: list[FakePipeline], named: list[str]
-) -> None:
-    invoke("ask", QUESTION, "--index", index, "--preset", "rebel", "--no-answer", *named)
-    config = pipelines[0].config
-    assert isinstance(config, PipelineConfig)
-    assert (config.rerank.ranker, config.rerank.options) == ("setwise", {})
-    assert config.answer.style == "extract"
-
-
-def test_one_option_of_the_ranker_changes_and_the_presets_others_stay() -> None:
-    config = PipelineConfig.load("rebel", rerank={"options": {"top_n": 5}})
-    assert config.rerank.options["top_n"] == 5
-    assert config.rerank.options["variant"] == "two_turn"
-
-
 def test_a_shown_preset_is_a_pipeline(
     tmp_path: Path, index: Path, pipelines: list[FakePipeline]
 ) -> None:
@@ -123,19 +97,6 @@ def test_a_shown_preset_is_a_pipeline(
     assert isinstance(config, PipelineConfig)
     changed = PipelineConfig.load("mmr", preset="", retrieval={"mmr": 0.25})
     assert config == changed
-
-
-def test_presets_are_listed() -> None:
-    found = as_json(invoke("ask", "--presets", "--output", "json"))["presets"]
-    assert {"naive", "rebel", "rankrag", "team"} <= {each["name"] for each in found}
-    assert all(each["about"] for each in found)
-
-
-def test_documents_are_indexed_first(tmp_path: Path, pipelines: list[FakePipeline]) -> None:
-    result = invoke("ask", QUESTION, "--docs", tmp_path, "--embedder", "local:minilm")
-    assert result.exit_code == 0, result.stderr
-    assert pipelines[0].index == str(tmp_path)
-    assert pipelines[0].options == {"embedder": "local:minilm"}
 
 
 @pytest.mark.parametrize(
@@ -171,14 +132,6 @@ def test_no_answer_is_an_error_and_the_rest_is_shown(
     assert len(body["answer"]["passages"]) == 2
 
 
-def test_a_failure_is_one_line_and_an_entry(index: Path, pipelines: list[FakePipeline]) -> None:
-    result = invoke("ask", "fail", "--index", index, "--output", "json")
-    assert result.exit_code == 1
-    assert [each["code"] for each in as_json(result)["errors"]] == ["ConnectionFailed"]
-    assert result.stderr.startswith("mcranker: error: ")
-    assert result.stderr.count("\n") == 1
-
-
 def test_many_answers_are_lines_in_order_with_errors_in_place(
     index: Path, questions: Path, pipelines: list[FakePipeline]
 ) -> None:
@@ -193,25 +146,6 @@ def test_many_answers_are_lines_in_order_with_errors_in_place(
     assert "2 of 3 questions not answered; the first, 'q0': no key" in result.stderr
 
 
-def test_estimates_of_all_questions_add_up_and_nothing_is_asked(
-    index: Path, questions: Path, pipelines: list[FakePipeline], tmp_path: Path
-) -> None:
-    out = tmp_path / "out.jsonl"
-    flags: list[str | Path] = [
-        "--questions",
-        questions,
-        "--index",
-        index,
-        "--dry-run",
-        "--out",
-        out,
-    ]
-    result = invoke("ask", *flags)
-    assert "9 calls" in result.stdout  # 3 a question
-    assert not out.exists()
-    assert pipelines[0].deadlines == []
-
-
 def test_pages_and_records_are_written(
     index: Path, tmp_path: Path, pipelines: list[FakePipeline]
 ) -> None:
@@ -222,27 +156,6 @@ def test_pages_and_records_are_written(
     assert RAGResult.load(save).question == QUESTION
     assert "next sentence" in page.read_text()
     assert SENTENCE in out.read_text()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
-def test_a_full_disk_costs_one_file_alone(
-    index: Path, tmp_path: Path, pipelines: list[FakePipeline]
-) -> None:
-    full = tmp_path / "full.json"
-    full.symlink_to("/dev/full")
-    flags: list[str | Path] = ["--save", full, "--output", "json"]
-    result = invoke("ask", QUESTION, "--index", index, *flags)
-    body = as_json(result)
-    assert (result.exit_code, body["answer"]["kind"]) == (1, "answer")
-    assert [each["code"] for each in body["errors"]] == ["OSError"]
-
-
-def test_an_output_is_no_input(index: Path, questions: Path, pipelines: list[FakePipeline]) -> None:
-    flags: list[str | Path] = ["--questions", questions, "--out", questions]
-    result = invoke("ask", "--index", index, *flags)
-    assert result.exit_code == 2
-    assert "would replace an input" in result.stderr
-    assert pipelines == []
 
 
 TURNS = [{"role": "user", "content": "What is BERT?"}, {"role": "assistant", "content": "A model."}]
@@ -265,14 +178,3 @@ def test_a_conversation_in_a_file_is_asked_whole(
     assert result.exit_code == 0, result.stderr
     whole = f"User: What is BERT? Assistant: A model. User: {QUESTION}"
     assert json.loads(result.stdout)["question"] == whole
-
-
-@pytest.mark.parametrize("messages", [TURNS, [], "text", [{"role": "user"}], [{"role": "x"}]])
-def test_messages_without_a_question_name_their_line(
-    index: Path, tmp_path: Path, pipelines: list[FakePipeline], messages: Any
-) -> None:
-    file = tmp_path / "talk.jsonl"
-    file.write_text(json.dumps({"id": "t", "messages": messages}))
-    result = invoke("ask", "--questions", file, "--index", index)
-    assert result.exit_code == 2 or result.exit_code == 1
-    assert "talk.jsonl:1" in result.stderr

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcranker.rag.record import Draft, Sentence, SentQuery, StageRecord
-from mcranker.rag.result import RAGResult
+from mcranker.rag.result import RAGResult, Sentence, SentQuery, StageRecord
 from tests.mcranker.rag.test_result import answered
 from tests.personas.report.test_browser_safety import PAYLOADS, STRANGE
 from tests.support.browser_support import Visit, browser, visit
@@ -35,7 +34,6 @@ def infested(text: str) -> RAGResult:
             each.model_copy(update={name: text * bool(getattr(each, name)) for name in fields})
             for each in result.passages
         ),
-        drafts=(Draft(persona=text, text=text), Draft(persona=text, failure=text)),
         stages=(StageRecord(name="answer", notes=(text,), failure=text),),
         models={text: text},
         config={text: {text: text}},

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from mcranker.rag.citations import (
     Claim,
     check_citations,
-    cited_sentences,
     marked_claims,
     sentence_spans,
     sentences_of,
 )
-from mcranker.rag.record import Citation, SourcePassage
+from mcranker.rag.result import Citation, SourcePassage
 
 FIRST = "BERT has two objectives. It masks 15% of the tokens, and predicts the next sentence."
 SECOND = "RoBERTa drops next sentence prediction (NSP); it trains on 160 GB of text."
@@ -92,11 +91,6 @@ def test_words_and_numbers_are_never_tolerated(quote: str, text: str) -> None:
     assert (citation.verdict, citation.start, citation.end) == ("invented", None, None)
 
 
-def test_a_place_inside_of_a_word_does_not_hide_a_later_one() -> None:
-    text = "heart is long; art is long"
-    assert check("art is long", text).start == text.index("; ") + 2
-
-
 def test_another_passage_has_it() -> None:
     citation = check("drops next sentence prediction", FIRST, SECOND)
     assert (citation.verdict, citation.passage, citation.elsewhere) == ("misattributed", 1, 2)
@@ -119,11 +113,6 @@ def test_another_passage_has_it() -> None:
 def test_fragments_that_never_touch_are_stitched(quote: str) -> None:
     assert check(quote, FIRST, SECOND).verdict == "stitched"
     assert check(quote, SECOND, FIRST).verdict == "invented"
-
-
-def test_fragments_must_say_something() -> None:
-    for quote in ("BERT ... sentence", "BERT masks the sentence", "has two ... 15% of the tokens"):
-        assert check(quote, FIRST).verdict == "invented"
 
 
 def test_a_short_quote_is_no_source_unless_the_passage_is_as_short() -> None:
@@ -154,17 +143,6 @@ def test_any_words_of_a_passage_are_found_where_they_are(
     swapped = check(quote, *texts[::-1])
     there = f" {quote} " in f" {texts[1]} "
     assert (swapped.verdict, swapped.elsewhere) == (("found", 0) if there else ("misattributed", 2))
-
-
-@given(st.lists(st.lists(_WORDS, min_size=3, max_size=5), min_size=2, max_size=5))
-def test_parts_joined_are_stitched_or_found(parts: list[list[str]]) -> None:
-    text = "; unlike ".join(" ".join(part) for part in parts)
-    verdict = check(" ".join(word for part in parts for word in part), text).verdict
-    assert verdict in ("stitched", "found")
-    assert check(" ... ".join(" ".join(part) for part in parts), text).verdict in (
-        "stitched",
-        "found",
-    )
 
 
 @given(st.text(), st.text(), st.text())
@@ -232,10 +210,3 @@ def test_sentences_are_all_of_a_text_in_order(text: str) -> None:
     spans = list(sentence_spans(text))
     assert "".join("".join(text[a:b] for a, b in spans).split()) == "".join(text.split())
     assert spans == sorted(spans)
-
-
-def test_sentences_know_their_citations() -> None:
-    claims = [Claim("One.", 1, FIRST), Claim("Two.", 1, "no such words"), Claim("One.", 2, SECOND)]
-    citations = check_citations(claims, context(FIRST, SECOND))
-    sentences = cited_sentences(["One.", "Two.", "Three."], citations)
-    assert [each.citations for each in sentences] == [(0, 2), (1,), ()]

@@ -10,7 +10,7 @@ import pytest
 from mcranker import ConfigError, ConnectionFailed, UsageTable
 from mcranker.rag.config import ContextStage, RetrievalStage
 from mcranker.rag.passages import Selection, check_index, context_of, diversified, search, united
-from mcranker.rag.record import SentQuery, SourcePassage
+from mcranker.rag.result import SentQuery, SourcePassage
 from tests.mcranker.rag.fakes import TEXTS, FakeIndex
 
 pytestmark = pytest.mark.anyio
@@ -63,15 +63,6 @@ async def test_both_searches_are_fused() -> None:
     assert retrieved.passages[0].start == 5
 
 
-async def test_diversity_chooses_among_the_first_of_each_query() -> None:
-    # By meaning c1 1.0, b1 0.9, a2 0.8, a1 0.7; cosines with c1: 0.8, 0.8, 0.
-    # Of share 0.5: b1 0.45 - 0.4 = 0.05, a2 0, a1 0.35. Then b1 0.45 - 0.4, a2 0.4 - 0.4.
-    retrieved = await found(FakeIndex(), by="dense", documents=3, mmr=0.5)
-    assert ids(retrieved) == ["c#1", "a#1", "b#1"]
-    few = await found(FakeIndex(), by="dense", documents=2, per_source=2, mmr=0.5)
-    assert ids(few) == ["c#1", "b#1"]
-
-
 async def test_without_one_search_the_other_counts() -> None:
     broken = FakeIndex(fails=ConnectionFailed("no server"))
     retrieved = await found(broken, documents=2)
@@ -114,13 +105,13 @@ def passage(name: str, text: str) -> SourcePassage:
 
 def test_whole_passages_until_the_next_would_pass_the_limit() -> None:
     texts = {"a": "one two three", "b": "four five", "e": " \n", "c": "six seven", "d": "eight"}
-    context = context_of([passage(*each) for each in texts.items()], ContextStage(limit=6))
-    # 3 + 2 = 5 of 6 words; 5 + 2 = 7 would pass; d would fit, and comes after the end.
+    context = context_of([passage(*each) for each in texts.items()], ContextStage(limit=5))
+    # 3 + 2 = 5 words fit; 5 + 2 = 7 would pass; d comes after the end.
     assert [(each.id, each.number) for each in context.kept] == [("a", 1), ("b", 2)]
     assert {each.id: each.dropped for each in context.passages if not each.number} == {
         "e": "context: it is empty",
-        "c": "context: with its 2 words the context would have 7, and 6 is the limit",
-        "d": "context: the limit of 6 words was reached before it",
+        "c": "context: with its 2 words the context would have 7, and 5 is the limit",
+        "d": "context: the limit of 5 words was reached before it",
     }
     assert not context.notes
 
@@ -132,17 +123,3 @@ def test_a_first_passage_that_is_too_long_is_cut_behind_a_word() -> None:
     assert (cut.text, cut.start, cut.end) == (" one  two\nthree", 100, 115)
     assert context.notes == ("Passage 1 has 4 words; it is cut to the limit of 3.",)
     assert [each.id for each in context.passages if not each.number] == ["b"]
-
-
-def test_tokens_are_four_bytes_each_or_as_the_model_counts_them() -> None:
-    four = [passage(name, "äö" * 4) for name in "ab"]  # 8 letters, 16 bytes, 4 tokens each
-    tokens = ContextStage(limit=8, unit="tokens")
-    assert len(context_of(four, tokens).kept) == 2
-    assert len(context_of(four, tokens, len).kept) == 1
-    # "one two" has 7 bytes, 2 tokens; with " three" it would be 13 bytes, 4 tokens.
-    (cut,) = context_of([passage("a", "one two three")], ContextStage(limit=3, unit="tokens")).kept
-    assert cut.text == "one two"
-    # A word that alone has too many is cut inside: 2 tokens are 8 bytes.
-    (cut,) = context_of([passage("a", "x" * 99)], ContextStage(limit=2, unit="tokens")).kept
-    assert cut.text == "x" * 8
-    assert context_of([], ContextStage()) == Selection()

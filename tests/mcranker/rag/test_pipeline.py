@@ -75,31 +75,6 @@ def test_the_stages_go_in_order_and_are_counted() -> None:
     assert RAGResult.from_dict(result.to_dict()) == result
 
 
-def test_passages_that_the_ranker_leaves_out_never_reach_the_context() -> None:
-    config = changed(
-        query={"transform": "none"},
-        retrieval={"unique": "chunk"},
-        rerank={"options": {"min_relevance": 0.5}, "keep": 1},
-    )
-    with pipeline(config=config) as made:
-        result = made.answer(QUESTION)
-    reasons = {each.id: each.dropped for each in result.passages}
-    assert [each.id for each in result.context] == ["c#1"]
-    assert reasons["b#1"] == "rerank: rank 2, and the first 1 went on"
-    assert "0.2 is below min_relevance=0.5" in reasons["a#1"]
-
-
-@pytest.mark.parametrize(("fallback", "kept"), [(0, []), (2, ["a#1", "c#1"])])
-def test_if_nothing_is_relevant_the_first_retrieved_go_on_or_none(
-    fallback: int, kept: list[str]
-) -> None:
-    config = changed(rerank={"options": {"min_relevance": 1.0}, "fallback": fallback})
-    with pipeline(config=config) as made:
-        result = made.answer(QUESTION)
-    assert [each.id for each in result.context] == kept
-    assert result.kind == ("answer" if kept else "abstained")
-
-
 @pytest.mark.parametrize("name", ["transform", "score", "answer"])
 def test_a_stage_that_fails_leaves_the_others_with_what_there_is(name: str) -> None:
     with pipeline(scripted(fails={name: ConnectionFailed("no server there")})) as made:
@@ -148,14 +123,6 @@ def test_an_estimate_is_exact_and_sends_nothing() -> None:
     assert estimate.calls == len(asked) == 5  # 4 passages and the answer
     assert estimate.calls_at_least <= 5
     assert sum(each.calls for each in result.stages) == 5
-
-
-def test_an_estimate_with_a_transform_is_no_fewer_than_are_made() -> None:
-    asked: list[str] = []
-    with pipeline(scripted(asked.append)) as made:
-        estimate = made.estimate(QUESTION)
-        made.answer(QUESTION)
-    assert estimate.calls_at_least <= len(asked) <= estimate.calls
 
 
 @pytest.mark.anyio
@@ -211,7 +178,7 @@ def test_many_questions_are_answered_and_errors_are_in_their_place() -> None:
         list(made.answer_many(QUESTION))
 
 
-@pytest.mark.parametrize("killed", STAGES)
+@pytest.mark.parametrize("killed", ["query", "rerank"])
 def test_no_answer_is_paid_twice_after_a_kill_between_stages(killed: str, tmp_path: Path) -> None:
     ledger, calls = tmp_path / "ledger.sqlite", tmp_path / "calls"
     command = [sys.executable, "-m", "tests.mcranker.rag.fakes", str(ledger), str(calls)]
@@ -240,13 +207,6 @@ def test_no_answer_is_paid_twice_after_a_kill_between_stages(killed: str, tmp_pa
 def test_what_cannot_be_is_refused_before_any_call(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         pipeline(**options)
-
-
-def test_an_unknown_option_of_a_stage_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('preset = "naive"\n[query]\nvariant = 3\n')
-    with pytest.raises(ConfigError, match=r"'query\.variant'; did you mean 'query\.variants'"):
-        PipelineConfig.load(file)
 
 
 def test_without_a_model_that_writes_the_answer_is_an_extract(

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from beir_eval.experiment.suite import load_suite
 from mcranker import Capabilities, ChatReply, ChatRequest, ConnectionFailed, Query, ScriptedChat
-from mcranker.errors import InputError, RateLimited, ServerFailed
+from mcranker.errors import RateLimited, ServerFailed
 from mcranker.rag import PipelineConfig, RAGPipeline, RAGResult
 from mcranker.rag.config import Preset
-from mcranker.rag.record import SourcePassage
+from mcranker.rag.result import SourcePassage
 from personas import PromptSet
 from personas.ranking.usage import UsageTable
 
@@ -81,10 +81,7 @@ class Model(ScriptedChat):
             return '{"Identities": ["Nurse", "Engineer"], "Reason": "-"}'
         if stage == "criteria":
             return json.dumps(
-                {
-                    "Criteria": [{"Criterion": "a", "Explanation": "b", "Weight": 100}],
-                    "Reason": "-",
-                }
+                {"Criteria": [{"Criterion": "a", "Explanation": "b", "Weight": 100}], "Reason": "-"}
             )
         if stage == "score" and request.tag.persona == "REBEL":
             # Five properties of 2, half a point each: 5 beside the relevance.
@@ -147,7 +144,6 @@ def test_hyde_searches_with_the_question_and_an_answer() -> None:
     # 4 passages of two queries: 2 of each, which are the same two here.
     assert index.searches == [((QUESTION, "Respirators filter best."), 2, "dense")]
     assert (model.stages, numbers(result)) == (["transform", "answer"], [120, 119])
-    assert result.text == "Respirators are best [1]. They are tight."  # REBEL's two sentences
 
 
 def test_mmr_chooses_three_of_the_first_twenty() -> None:
@@ -182,7 +178,6 @@ def test_rebel_drops_and_sums_and_keeps_three() -> None:
     assert PipelineConfig.load("rebel").rerank.options == {
         "variant": "two_turn", "window": 10, "min_relevance_score": 3,
     }  # fmt: skip
-    assert result.text == "Respirators are best [1]. They are tight."
 
 
 @pytest.mark.parametrize(
@@ -213,18 +208,6 @@ def test_rebel_shows_three_at_most_whatever_fails(
     assert numbers(result) == kept
     assert (result.without == ["rerank"]) == failed
     assert result.kind == ("answer" if kept else "abstained")
-
-
-def test_rebel_keeps_as_many_as_the_stage_says() -> None:
-    more = {"keep": 5, "options": {"variant": "one_turn"}}
-    assert numbers(answered("rebel", Model(), rerank=more)[0]) == [118, 112, 113, 119, 120]
-
-
-def test_rebels_two_turns_weigh_each_property_half() -> None:
-    model = Model()
-    answered("rebel", model)
-    asked = next(each for each in model.asked if each.tag.stage == "criteria")
-    assert "Weight" not in asked.messages[-1].content
 
 
 @pytest.mark.parametrize(
@@ -329,15 +312,6 @@ def test_earlier_turns_are_in_every_request_of_every_preset(preset: str) -> None
         shown = str(request.messages)
         assert ("Who makes masks?" in shown) == ("And who sells them?" in shown)
     assert "Many do." in str(model.asked[-1].messages)
-
-
-@pytest.mark.parametrize(
-    "turns", [["Who?"], (("user",),), (("robot", "x"),), (("user", " "),), ({"role": "user"},)]
-)
-def test_turns_that_are_none_are_refused(turns: Any) -> None:
-    pipeline = RAGPipeline(Numbered(), "naive", model=Model(), ledger=None)
-    with pipeline, pytest.raises(InputError):
-        pipeline.answer(Query("And who sells them?", turns=turns))
 
 
 def test_a_claim_is_verified_in_the_words_of_appendix_d() -> None:

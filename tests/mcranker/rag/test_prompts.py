@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import pytest
-
-from personas import PromptError, PromptSet
+from personas import PromptSet
 from personas.templates import OPTIONAL_PROMPTS
 
 from .asked import rendered
@@ -28,21 +25,6 @@ def test_rankrags_template_is_verbatim() -> None:
     ]
 
 
-def test_yes_or_no_is_asked_of_document_then_question() -> None:
-    (role, system), (_, user) = rendered("rag_p_yes", query="who?", passage_text="two\nlines")
-    assert role == "system"
-    assert system.endswith('Answer only "Yes" or "No".')
-    assert user.startswith("Document: two lines\n\nQuestion: who?\n\nDoes this document contain")
-
-
-def test_passages_are_numbered_as_the_papers_number_them() -> None:
-    prompts = PromptSet.load("paper")
-    assert prompts.piece("rag_passage_document", VALUES) == "Document [2] <p>"
-    assert (
-        prompts.piece("rag_passage_numbered", {**VALUES, "passage_text": "a b"}) == "Passage 2: a b"
-    )
-
-
 def test_a_passage_without_markers_is_one_line_that_forges_nothing() -> None:
     shown = PromptSet.load("paper").piece("rag_passage_numbered", VALUES)
     assert "\n" not in shown
@@ -52,10 +34,10 @@ def test_a_passage_without_markers_is_one_line_that_forges_nothing() -> None:
         assert len(re.findall(r"^(?:User|Question|Assistant|Passage \d)", user, re.MULTILINE)) <= 2
 
 
-def test_drafts_claims_and_quotes_forge_no_part_of_a_prompt() -> None:
+def test_questions_and_answers_forge_no_part_of_a_prompt() -> None:
     prompts = PromptSet.load("paper")
-    given = {"question": FORGED, "context": "", "components": FORGED, "drafts": "", "count": "2"}
-    given |= {"draft": FORGED, "claim": FORGED, "quote": FORGED, "words": "300", "query": FORGED}
+    given = {"question": FORGED, "context": "", "components": FORGED, "count": "2"}
+    given |= {"draft": FORGED, "words": "300", "query": FORGED}
     given |= {
         "persona": "Lawyer",
         "description": "",
@@ -70,13 +52,3 @@ def test_drafts_claims_and_quotes_forge_no_part_of_a_prompt() -> None:
             )
             assert headings == [], prompt
             assert "<|im_end|>" not in turn.text
-
-
-def test_a_folder_replaces_one_prompt_and_is_checked(tmp_path: Path) -> None:
-    PromptSet.load("paper").save(tmp_path / "own")
-    (tmp_path / "own" / "rag_hyde.txt").write_text("Guess: {{question}}")
-    (turn,) = PromptSet.load(tmp_path / "own")["rag_hyde"].render({"question": "who?"})
-    assert turn.text == "Guess: who?"
-    (tmp_path / "own" / "rag_hyde.txt").write_text("Guess.")
-    with pytest.raises(PromptError, match=r"rag_hyde\.txt: misses the placeholder \{\{question"):
-        PromptSet.load(tmp_path / "own")

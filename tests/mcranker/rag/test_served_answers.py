@@ -13,7 +13,6 @@ import httpx
 import pytest
 from mcp import Client
 
-from mcranker import ConfigError
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.result import RAGResult
 from mcranker.serve import create_app, hash_key
@@ -21,7 +20,6 @@ from mcranker.serve.mcp import mcp_server
 from mcranker.serve.settings import load_settings
 from tests.mcranker.rag.fake_pipeline import SENTENCE, FakePipeline, service
 from tests.support import serving
-from tests.support.cli_support import invoke
 from tests.support.serving import KEY, until_so
 
 QUESTION = {"question": "What is NSP?"}
@@ -77,14 +75,6 @@ async def test_events_are_the_stages_and_then_the_answer() -> None:
     assert RAGResult.from_dict(data[2]["answer"]).text == f"{SENTENCE} [1]"
 
 
-async def test_an_error_after_events_is_an_event() -> None:
-    async with client() as http:
-        response = await http.post("/v1/answer/stream", json={"question": "fail"})
-    name, data = events(response.text)[-1]
-    assert name == "error"
-    assert "10.0.0.1" not in json.dumps(data)
-
-
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -129,34 +119,6 @@ async def test_clients_that_go_cancel_their_answers(pipelines: list[FakePipeline
         assert 'mcranker_answers_total{outcome="cancelled"} 1.0' in metrics
 
 
-async def test_too_many_questions_are_refused(pipelines: list[FakePipeline]) -> None:
-    limits = {"rankings": 1, "waiting": 0}
-    async with client(limits=limits) as http, anyio.create_task_group() as group:
-        wait = {"question": "wait"}
-        group.start_soon(lambda: http.post("/v1/answer", json=wait))
-        await until_so(lambda: bool(pipelines[0].deadlines))
-        assert (await http.post("/v1/answer", json=QUESTION)).status_code == 429
-        group.cancel_scope.cancel()
-
-
-async def test_metrics_count_answers_and_stages() -> None:
-    async with client() as http:
-        await http.post("/v1/answer", json=QUESTION)
-        await http.post("/v1/answer", json={"question": "none"})
-        text = (await http.get("/metrics")).text
-    assert 'mcranker_answers_total{outcome="answer"} 1.0' in text
-    assert 'mcranker_answers_total{outcome="none"} 1.0' in text
-    # 0.25 seconds each.
-    assert 'mcranker_stage_seconds_sum{ranker="answer",stage="answer"} 0.5' in text
-
-
-async def test_the_playground_knows_of_the_index() -> None:
-    async with client() as http:
-        assert (await http.get("/playground.json")).json()["answers"] is True
-    async with serving.client() as http:
-        assert (await http.get("/playground.json")).json()["answers"] is False
-
-
 def test_the_file_has_a_table_of_the_pipeline(
     tmp_path: Path, pipelines: list[FakePipeline]
 ) -> None:
@@ -174,27 +136,6 @@ def test_the_file_has_a_table_of_the_pipeline(
     assert made.options == {"max_calls": 50}
 
 
-@pytest.mark.parametrize("wrong", ["style = 1", "[answer.answer]\nstile = 1", "max_calls = -1"])
-def test_a_wrong_table_is_an_error(tmp_path: Path, wrong: str) -> None:
-    file = tmp_path / "serve.toml"
-    file.write_text(f'[answer]\nindex = "papers.index"\n{wrong}\n')
-    with pytest.raises(ConfigError, match=r"serve\.toml"):
-        load_settings(file)
-
-
-def test_flags_of_the_command_choose_index_and_pipeline(pipelines: list[FakePipeline]) -> None:
-    flags = ["--index", "papers.index", "--preset", "rebel", "-o", "retrieval.documents=5"]
-    result = invoke("serve", "--check", *flags, "-o", "max_calls=9", "--team-size", "4")
-    assert result.exit_code == 0, result.stderr
-    made = pipelines[0]
-    assert isinstance(made.config, PipelineConfig)
-    assert (made.config.preset, made.config.retrieval.documents) == ("rebel", 5)
-    assert "team_size" not in made.config.rerank.options  # of another ranker
-    assert made.options == {"max_calls": 9}
-    result = invoke("serve", "--check", "--preset", "rebel")
-    assert (result.exit_code, "--index" in result.stderr) == (2, True)
-
-
 async def test_mcp_answers_with_checked_citations() -> None:
     async with mcp_server(service()) as server, Client(server) as mcp:
         assert "answer" in {each.name for each in (await mcp.list_tools()).tools}
@@ -205,11 +146,6 @@ async def test_mcp_answers_with_checked_citations() -> None:
     assert [each["verdict"] for each in body["citations"]] == ["found"]
     assert body["passages"] == [{"number": 1, "id": "b#1", "document": "b", "title": ""}]
     assert (body["ranking_id"], body["calls"]) == (None, 3)
-
-
-async def test_mcp_without_an_index_offers_no_answers() -> None:
-    async with mcp_server(serving.settings()) as server, Client(server) as mcp:
-        assert "answer" not in {each.name for each in (await mcp.list_tools()).tools}
 
 
 EARLIER = [
@@ -232,25 +168,6 @@ async def test_a_conversation_reaches_the_pipeline(body: dict[str, Any]) -> None
     async with client() as http:
         response = await http.post("/v1/answer", json=body)
     assert response.json()["answer"]["question"] == WHOLE
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"messages": EARLIER},
-        {"messages": []},
-        {"messages": "What is BERT?"},
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
-        {"messages": [{"role": "tool", "content": "x"}, LAST]},
-        {**QUESTION, "messages": [{"role": "user", "content": "Another?"}]},
-        {"messages": [{"role": "user", "content": "x" * 2_000_000}]},
-        {},
-    ],
-)
-async def test_messages_that_are_no_conversation_are_refused(body: dict[str, Any]) -> None:
-    async with client() as http:
-        response = await http.post("/v1/answer", json=body)
-    assert response.status_code in (400, 413, 422)
 
 
 async def test_a_conversation_is_an_argument_of_the_mcp_tool() -> None:

@@ -10,7 +10,7 @@ import pytest
 from mcranker.rag.answer import write_answer
 from mcranker.rag.citations import check_citations
 from mcranker.rag.config import AnswerStage
-from mcranker.rag.record import SourcePassage
+from mcranker.rag.result import SourcePassage
 from tests.mcranker.rag.asked import PAPER, Asked
 
 QUESTION = "Is it safe?"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import anyio
 import pytest
 
@@ -49,20 +46,3 @@ async def test_calls_under_way_may_still_save_a_judge(readable: bool) -> None:
         ranking = await ranker.arank("masks", DOCS)
     assert asked == 60
     assert len(ranking.missing) == 12
-
-
-def test_windows_that_are_too_long_for_the_model_are_found_out_one_by_one() -> None:
-    """Windows of 8 cannot be read and those of 4 can: nothing is given up, nothing is missing."""
-    sizes: list[int] = []
-
-    def answer(request: ChatRequest) -> str:
-        assert request.schema is not None
-        names = request.schema.schema["properties"]
-        sizes.append(len(names))
-        return json.dumps(dict.fromkeys(names, 3)) if sizes[-1] <= 4 else "All about masks."
-
-    options: Any = {"passages_per_call": 8, "repair_attempts": 0}
-    with DirectRanker(model=ScriptedChat(answer), ledger=None, **options) as ranker:
-        ranking = ranker.rank("masks", DOCS[:32])
-    assert not ranking.missing
-    assert (sizes.count(8), sizes.count(4)) == (4, 8)

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 
-from mcranker import MCRanker
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_personas, read_rubric
 from tests.support.reply_texts import replies
-from tests.support.scripted import scripted
 
 
 @given(replies)
@@ -59,38 +57,18 @@ RUBRIC = {
 }
 
 
-@pytest.mark.parametrize("write", [json.dumps, repr, lambda data: json.dumps(data, indent=2)])
-def test_teams_and_rubrics_that_are_cut_are_read_whole_or_not_at_all(write: Any) -> None:
-    people = write(TEAM)
-    for end in range(len(people)):
-        try:
-            names = [persona.name for persona in read_personas(people[:end])]
-        except Unreadable:
-            continue
-        assert names == TEAM["Identities"], people[:end]
-    criteria = write(RUBRIC)
-    for end in range(len(criteria)):
-        try:
-            read = read_rubric(criteria[:end])
-        except Unreadable:
-            continue
-        assert read.criteria == read_rubric(criteria).criteria, criteria[:end]
-
-
 @pytest.mark.parametrize(
     ("identities", "names"),
     [
         (["Virologist", "Nurse"], ["Virologist", "Nurse"]),
         (["Nurse", "NURSE", " nurse. "], ["Nurse"]),
         (["public_health_researcher"], ["public health researcher"]),
-        (["- *Nurse*", "  a\n b "], ["Nurse", "a b"]),
         (["", " . ", "Nurse", None, 7], ["Nurse"]),
         ("Virologist, Nurse; Teacher\nParent", ["Virologist", "Nurse", "Teacher", "Parent"]),
         ({"1": "Virologist", "2": "Nurse"}, ["Virologist", "Nurse"]),
         ({"Identity 1": "Virologist", "Identity 2": "Nurse"}, ["Virologist", "Nurse"]),
         ({"Virologist": "knows viruses", "Nurse": "knows care"}, ["Virologist", "Nurse"]),
         ({"Identity": "Nurse", "Reason": "knows care"}, ["Nurse"]),
-        ({"Name": "Nurse", "Reason": "knows care"}, ["Nurse"]),
         ([{"Identity": "Nurse", "Reason": "x"}, {"role": "Teacher"}], ["Nurse", "Teacher"]),
         (["x" * 150], ["x" * 120]),
     ],
@@ -132,14 +110,11 @@ def _weights(criteria: Any) -> dict[str, float]:
         ([{"Criterion": "a", "Weight": 60}, {"Criterion": "b", "Weight": 40}], (60, 40)),
         ([{"criterion": "a", "weight": "60%"}, {"Name": "b", "WEIGHT": "40 percent"}], (60, 40)),
         ([{"Criterion": "a", "Weight": 0.6}, {"Criterion": "b", "Weight": 0.4}], (60, 40)),
-        ([{"Criterion": "a", "Weight (%)": 60}, {"Criterion": "b", "Weight (%)": 40}], (60, 40)),
         # 60 + 60 = 120, so half and half
         ([{"Criterion": "a", "Weight": 60}, {"Criterion": "b", "Weight": "60"}], (50, 50)),
         ([{"Criterion": "a", "Weight": 60}, {"Criterion": "b"}], (60, 40)),
-        ([{"Criterion": "a"}, {"Criterion": "b", "Weight": None}], (50, 50)),
         # nothing is left for b: it gets the mean of the others, 100, and then half
         ([{"Criterion": "a", "Weight": 100}, {"Criterion": "b"}], (50, 50)),
-        ([{"Criterion": "a", "Weight": "100%"}, {"Criterion": "b"}], (50, 50)),
         (["a: on topic. Weight: 60", "b (weight 40%)"], (60, 40)),
         (
             [
@@ -170,34 +145,6 @@ def _weights(criteria: Any) -> dict[str, float]:
 )
 def test_weights_that_are_read(criteria: Any, weights: tuple[float, float]) -> None:
     assert _weights(criteria) == pytest.approx(dict(zip("ab", weights, strict=True)))
-
-
-def test_a_single_criterion_given_as_an_object_is_one_criterion() -> None:
-    assert _weights({"Criterion": "a", "Explanation": "b", "Weight": 30}) == {"a": 100}
-
-
-def test_names_that_are_cut_stay_distinct() -> None:
-    assert _weights(["x" * 119 + " y", "x" * 119, "b"]) == {"x" * 119: 50, "b": 50}
-
-
-def test_texts_of_criteria() -> None:
-    reply = {
-        "Criteria": [
-            {"Criterion": "On  topic\n", "Explanation": " It is on masks. Weight: 60% "},
-            "Recent: less than 2 years old",
-            {"Explanation": "Clear: easy to read"},
-            {"Criterion": "Is the patient overweight 20"},
-        ],
-        "Reason": " all in all ",
-    }
-    rubric = read_rubric(json.dumps(reply))
-    assert [(each.name, each.description) for each in rubric.criteria] == [
-        ("On topic", "It is on masks"),
-        ("Recent", "less than 2 years old"),
-        ("Clear", "easy to read"),
-        ("Is the patient overweight 20", ""),
-    ]
-    assert rubric.reason == "all in all"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +190,6 @@ def read(criteria: Any) -> list[tuple[str, str, float]]:
 FORMS = [
     *("The weight to this criterion is: 30%", "The weight to this criterion is: '30%'"),
     *('The weight to this criterion is: "30%".', "(The weight to this criterion is: 30%)"),
-    *("**The weight to this criterion is: 30%**", "The weight to this criterion is: <30%>"),
     *("The weight to this criterion is 30 percent.", "The weight of this criterion is: 30"),
     *("The weight assigned to this criterion is: 30%", "weight = 30 points", "Weight: 30%"),
 ]
@@ -318,52 +264,14 @@ def test_weights_in_doubt_are_still_asked_for_again(text: str) -> None:
     ("given", "names"),
     [
         (["1. On masks", "2. Cites"], ["On masks", "Cites"]),
-        (["1) On masks", "2) Cites"], ["On masks", "Cites"]),
-        (["(1) On masks", "(2) Cites"], ["On masks", "Cites"]),
-        (["1.On masks", "2.Cites"], ["On masks", "Cites"]),
-        (["1: On masks", "2: Cites"], ["On masks", "Cites"]),
         (["Criterion 1: On masks", "Criterion 2: Cites"], ["On masks", "Cites"]),
         (["1. On masks"], ["On masks"]),
         # Not a list's numbers
         (["1. On masks", "Cites"], ["1. On masks", "Cites"]),
         (["2. On masks", "1. Cites"], ["2. On masks", "1. Cites"]),
         (["1.5 million cases", "2.5 million cases"], ["1.5 million cases", "2.5 million cases"]),
-        (["3D models"], ["3D models"]),
-        (["2019 data"], ["2019 data"]),
-        (["1."], ["1."]),
     ],
 )
 def test_names_lose_the_numbers_of_a_list(given: list[str], names: list[str]) -> None:
     entries = [{"Criterion": name, "Explanation": "x"} for name in given]
     assert [name for name, _, _ in read(entries)] == names
-
-
-def test_numbered_keys_lose_their_numbers_too() -> None:
-    assert read({"1. On masks": "It says so.", "2. Cites": "It cites."}) == [
-        ("On masks", "It says so.", 50),
-        ("Cites", "It cites.", 50),
-    ]
-
-
-def test_criteria_that_arrive_numbered_are_not_numbered_twice() -> None:
-    criteria = json.dumps(
-        {
-            "Criteria": [
-                "1. On masks: it says so. The weight to this criterion is: 60%",
-                "2. Cites: it cites. The weight to this criterion is: 40%",
-            ],
-            "Reason": "x",
-        }
-    )
-    prompts: list[str] = []
-
-    def score(request: Any) -> str:
-        prompts.append(request.messages[0].content)
-        return '{"Score": 5}'
-
-    with MCRanker(model=scripted(score, criteria=criteria), ledger=None, team_size=1) as ranker:
-        ranker.rank("q", ["text"])
-    assert (
-        "Criteria:\n1. On masks (weight 60%): it says so\n2. Cites (weight 40%): it cites\n"
-        in (prompts[0])
-    )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
-import time
 from typing import Any
 
 import pytest
 
 from mcranker import ChatRequest, RebelRanker, ReplyError, ScriptedChat
-from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.windows import ReadWindow, property_keys, read_properties, read_window
+from mcranker.replies.windows import property_keys, read_window
 from tests.support.comparing import shown_in
 from tests.support.scale import scaled
 
@@ -132,30 +129,6 @@ def test_passages_are_counted_from_0_if_all_are(numbers: tuple[int, ...], read: 
     assert {place: each.relevance for place, each in found.scores.items()} == {0: 0, 1: 1, 2: 2}
 
 
-def test_noise_is_no_score() -> None:
-    rng = random.Random(2)
-    read = 0
-    for _ in range(scaled(1_500)):
-        text = noise(rng)
-        if rng.random() < 0.5:
-            text = f'{{"Passages": {{"1": {{"Relevance": 7, "P1": 3, {text}'
-        found: ReadWindow | None = None
-        with contextlib.suppress(Unreadable):
-            found = read_window(text, count=3, properties=1, least=3)
-        if found is not None:
-            read += 1
-            assert found.scores.keys() | found.problems.keys() == {0, 1, 2}
-            for each in found.scores.values():
-                left_out = (each.relevance, each.properties) == (0, None)
-                assert left_out or str(each.relevance) in text
-                assert each.properties is None or str(each.properties[0]) in text
-        with contextlib.suppress(Unreadable):
-            properties = read_properties(text)
-            assert 1 <= len(properties.listed) <= 12
-            assert all(0 <= each.weight <= 2 for each in properties.listed)
-    assert read > 5
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -175,15 +148,6 @@ def test_noise_is_no_score() -> None:
 def test_a_reply_in_doubt_is_none(reply: str) -> None:
     with pytest.raises(Unreadable):
         read_window(reply, count=1, properties=1, least=0)
-
-
-@pytest.mark.parametrize("unit", ['"1": {"Relevance": 7}, ', "{", '{"Passages": ', "1: ", "[", "_"])
-def test_reading_takes_time_in_proportion_to_the_length(unit: str) -> None:
-    text = ('{"Passages": {' + unit * LONGEST)[:LONGEST]
-    start = time.process_time()
-    with contextlib.suppress(Unreadable):
-        read_window(text, count=10, properties=5, least=3)
-    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("repair_attempts", [0, 1])

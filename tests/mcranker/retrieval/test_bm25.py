@@ -10,7 +10,7 @@ import pytest
 
 from beir_eval import BM25, load, tokenize
 from mcranker.errors import ConfigError
-from mcranker.retrieval.bm25 import Retriever
+from mcranker.retrieval import bm25
 
 PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
 
@@ -46,35 +46,11 @@ def test_scores_are_those_of_bm25s() -> None:
         assert found == [(doc_id, float(expected[doc_id])) for doc_id, _ in found]
 
 
-def test_k1_and_b_by_hand() -> None:
-    # b = 0: no length; k1 = 2: cat once 1 / (1 + 2) = 1/3, twice 2 / (2 + 2) = 1/2.
-    found = BM25(PETS, k1=2, b=0).search("cat")
-    assert dict(found) == pytest.approx(
-        {"d2": math.log(1.6) / 2, "d1": math.log(1.6) / 3}, rel=1e-5
-    )
-
-
 def test_ties_keep_the_order_of_the_corpus_also_at_the_cut() -> None:
     texts = {f"d{number}": "fish" for number in (5, 3, 9, 1, 7)} | {"best": "fish fish"}
     index = BM25(texts, b=0)
     assert [doc_id for doc_id, _ in index.search("fish")] == ["best", "d5", "d3", "d9", "d1", "d7"]
     assert [doc_id for doc_id, _ in index.search("fish", 3)] == ["best", "d5", "d3"]
-
-
-def test_it_retrieves_for_many_queries_in_their_order() -> None:
-    index: Retriever = BM25(PETS)
-    found = index.retrieve({"q2": "cats and dogs", "q3": "unicorn", "q1": "bird"}, 1)
-    assert list(found) == ["q2", "q3", "q1"]
-    assert {query_id: [doc_id for doc_id, _ in each] for query_id, each in found.items()} == {
-        "q2": ["d2"],
-        "q3": [],
-        "q1": ["d3"],
-    }
-
-
-@pytest.mark.parametrize("query", ["", "the", "unicorn", "?!"])
-def test_a_query_without_known_terms_finds_nothing(query: str) -> None:
-    assert BM25(PETS).search(query) == []
 
 
 @pytest.mark.parametrize("texts", [{}, {"d1": ""}, {"d1": "the", "d2": "..."}])
@@ -99,13 +75,43 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
         BM25(PETS)
 
 
-# --- on disk
+# --- kept runs
 
 
-def test_an_index_comes_back_from_disk_with_the_same_scores(tmp_path: Path) -> None:
-    index = BM25(PETS, k1=1.2, b=0.75)
-    index.save(tmp_path)
-    again = BM25.load(tmp_path)
-    assert (len(again), again.k1, again.b) == (3, 1.2, 0.75)
-    for query in ("cats and dogs", "dog dog bird", "unicorn"):
-        assert again.search(query) == index.search(query)
+def test_ids_titles_texts_and_their_order_make_the_digest() -> None:
+    cat, dog = ("d1", "Cat", "It sleeps."), ("d2", "", "caf\u00e9")
+    corpora = [
+        [cat, dog],
+        [dog, cat],
+        [cat],
+        [],
+        [("d1", "", "Cat It sleeps."), dog],
+        [("d1", "Ca", "tIt sleeps."), dog],
+        [("d", "1Cat", "It sleeps."), dog],
+    ]
+    assert len({bm25.digest_of(corpus) for corpus in corpora}) == len(corpora)
+    assert bm25.digest_of(iter([cat, dog])) == bm25.digest_of([cat, dog])
+
+
+def test_a_run_comes_back_to_the_last_digit_or_not_at_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = {"q2": [("d1", 0.1 + 0.2), ("d2", 1e-300)], "q1": [], "q 3": [("d\u00e9", -2.0)]}
+    bm25.keep_run(tmp_path / "new", "k", run)
+    kept = bm25.kept_run(tmp_path / "new", "k")
+    assert kept == run
+    assert kept is not None
+    assert list(kept) == ["q2", "q1", "q 3"]
+    assert bm25.kept_run(tmp_path / "new", "other") is None
+    (file,) = (tmp_path / "new").iterdir()
+    file.write_bytes(file.read_bytes().replace(b"d2", b"d3"))
+    assert bm25.kept_run(tmp_path / "new", "k") is None
+    assert "is damaged, and is made again" in caplog.text
+
+
+def test_where_no_run_can_be_kept_it_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    bm25.keep_run(tmp_path / "file", "k", {})
+    assert "set MCRANKER_CACHE" in caplog.text

@@ -78,11 +78,6 @@ def test_windows_of_2000_tokens_share_200(words_file: Path) -> None:
     assert found[1][-200:] == found[2][:200]
 
 
-def test_chunks_of_150_words() -> None:
-    text = "\n".join(f"w{number}" for number in range(301))
-    assert [len(each.text.split()) for each in divided(text, "words")] == [150, 150, 1]
-
-
 @pytest.mark.parametrize(("text", "longest"), [("你好世界" * 500, 300), ("a9" * 9_000, 4_500)])
 def test_what_has_no_spaces_is_divided_by_its_length(text: str, longest: int) -> None:
     assert max(len(each.text) for each in divided(text, "words")) == longest
@@ -100,11 +95,6 @@ def test_sentences_stay_whole_up_to_the_limit(words_file: Path) -> None:
         assert all(each.text.endswith(".") for each in found)
     # Without a tokenizer a token is four characters.
     assert max(len(each.text) for each in divided(text, "sentences")) <= 4 * 512
-
-
-def test_whole_is_the_text_without_the_space_around_it() -> None:
-    assert divided(" \n a b \n", "whole") == [Chunk("d#1", "d", "T", "a b", 3, 6)]
-    assert [divided(" \n", kind) for kind in get_args(ChunkKind)] == [[], [], [], []]
 
 
 def test_unknown_kinds_and_broken_tokenizers_are_named(tmp_path: Path) -> None:

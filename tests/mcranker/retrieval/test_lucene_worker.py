@@ -45,10 +45,6 @@ class Listed(list[Any]):
     add = list.append
 
 
-class Map(dict[str, Any]):
-    put = dict.__setitem__
-
-
 class Searcher:
     """Answers every query but ``lost`` with one hit."""
 
@@ -65,7 +61,7 @@ class Searcher:
         return {each: [Hit()] for each, text in zip(ids, texts, strict=True) if text != "lost"}
 
 
-JAVA = {"SimpleSearcher": Searcher, "HashMap": Map, "ArrayList": Listed, "Float": float}
+JAVA = {"SimpleSearcher": Searcher, "ArrayList": Listed}
 SEARCH = {"task": "search", "index": "folder", "depth": 5, "k1": 0.9, "b": 0.4}
 
 
@@ -73,7 +69,7 @@ def test_the_worker_searches_in_batches(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(lucene_worker, "BATCH", 2)
     with_java(monkeypatch, JAVA)
     queries = [["q1", "a"], ["q2", "b"], ["q3", "c"]]
-    outcome = work(tmp_path, **SEARCH, fields=["contents"], queries=queries)
+    outcome = work(tmp_path, **SEARCH, queries=queries)
     assert outcome == {"run": [[query_id, [["d1", 2.5]]] for query_id, _ in queries]}
 
 
@@ -81,8 +77,8 @@ def test_a_search_that_failed_in_its_thread_is_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with_java(monkeypatch, JAVA)
-    outcome = work(tmp_path, **SEARCH, fields=["contents"], queries=[["q1", "a"], ["q2", "lost"]])
-    assert outcome == {"error": "the search for query 'q2' failed", "prebuilt": False}
+    outcome = work(tmp_path, **SEARCH, queries=[["q1", "a"], ["q2", "lost"]])
+    assert outcome == {"error": "the search for query 'q2' failed"}
 
 
 def test_javas_errors_become_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -90,12 +86,6 @@ def test_javas_errors_become_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_pat
         def __init__(self, index: str) -> None:
             raise JavaError
 
-        @staticmethod
-        def getIndex(name: str) -> str:  # noqa: N802 - Java's name
-            raise JavaError
-
     said = "java.io.IOException: No space left on device"
-    with_java(monkeypatch, {"SimpleSearcher": Failing, "IndexReaderUtils": Failing})
-    search = {**SEARCH, "fields": ["contents"], "queries": []}
-    assert work(tmp_path, **search) == {"error": said, "prebuilt": False}
-    assert work(tmp_path, **search, prebuilt="name") == {"error": said, "prebuilt": True}
+    with_java(monkeypatch, {"SimpleSearcher": Failing})
+    assert work(tmp_path, **SEARCH, queries=[]) == {"error": said}

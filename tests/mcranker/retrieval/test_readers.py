@@ -32,17 +32,13 @@ def unexpected(skipped: Skipped) -> None:
     ("name", "content", "found"),
     [
         ("a.txt", b"\xef\xbb\xbfcaf\xc3\xa9", {"a.txt": "café"}),
-        ("LICENSE", b"free", {"LICENSE": "free"}),
-        ("a.txt", "utf-16 with its mark".encode("utf-16"), {"a.txt": "utf-16 with its mark"}),
         ("a.md", b"intro\n# Head #\nbody", {"a.md": "intro\n# Head #\nbody"}),
         ("a.jsonl", b'{"_id": "x", "text": "one"}\n\n"two"\n', {"x": "one", "1": "two"}),
         ("a.jsonl.gz", gzip.compress(b'{"id": 5, "contents": "one"}', mtime=0), {"5": "one"}),
         ("a.json", b'["one", {"id": "x", "body": "two"}]', {"0": "one", "x": "two"}),
         ("a.json", b'{"x": "one", "y": {"text": "two"}}', {"x": "one", "y": "two"}),
-        ("a.json", b'{"id": "x", "text": "one"}', {"x": "one"}),
         ("a.csv", b'ID,Text\nx,"one, and\ntwo"\n', {"x": "one, and\ntwo"}),
         ("a.csv", b"pid;passage_text;is_selected\n7;one, two;1\n", {"7": "one, two"}),
-        ("a.csv", "id,text\nx,one\n".encode("utf-16"), {"x": "one"}),
         ("a.txt.gz", gzip.compress(b"one\ntwo", mtime=0), {"a.txt.gz": "one\ntwo"}),
         ("a.tsv", b'x\tone "quoted\ny\ttwo\n', {"x": 'one "quoted', "y": "two"}),
         ("a.tsv", b"text\tid\none\tx\n", {"x": "one"}),
@@ -66,7 +62,6 @@ PAGES = {
     b"<meta charset=windows-1252><p>caf\xe9": "café",
     "<meta charset=gb2312><p>纸币镕".encode("gb18030"): "纸币镕",
     b"<meta charset=utf-8><p>caf\xe9": "café",
-    b"<meta charset=klingon><p>fine": "fine",
     b"<meta charset=unicode_escape><p>a\\u0041": "a\\u0041",
     b"<meta charset=utf-7><p>a +ADw- b": "a +ADw- b",
     b"<meta " * 20_000 + b"><p>end": "end",
@@ -92,13 +87,6 @@ def test_titles_come_from_what_a_document_says(tmp_path: Path) -> None:
     found = list(read_documents(tmp_path, on_skip=unexpected))
     assert [each.title for each in found] == ["Head", "T & U", "C"]
     assert found[2] == Document("c.jsonl/0", "body", "C", {"year": 2024})
-
-
-def test_a_folder_is_walked_in_sorted_order_and_names_its_documents_by_path(tmp_path: Path) -> None:
-    for name in ("b/y.txt", "b/x/z.txt", "a.txt", "c.txt", ".git/config", "b/.hidden"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
-    assert list(read(tmp_path)[0]) == ["a.txt", "c.txt", "b/y.txt", "b/x/z.txt"]
 
 
 def test_a_beir_folder_is_its_corpus_alone(tmp_path: Path) -> None:
@@ -140,17 +128,13 @@ def test_a_pdf_is_read_with_words_whole() -> None:
         ("a.jsonl", b'"caf\xe9"', r"not UTF-8 \(byte 5 of the line\)"),
         ("a.docx", b"PK\3\4\0\0", "no .docx that can be read"),
         ("a.doc", b"\xd0\xcf", "'.doc' files are not read"),
-        ("a.html.gz", b"", "'.gz' is compressed; unpack it"),
         ("a.zip", b"PK", "'.zip' is compressed; unpack it"),
         ("a.txt", b"a\0", "zero byte"),
         ("a.txt", b" \n", "no text"),
-        ("a.json", b"[1, 2", "not JSON"),
         ("a.json", b"[" * 100_000, "JSON"),
-        ("a.json", b"3", "holds a int"),
         ("a.csv", b"id,text\ny\n", "1 column instead of 2"),
         ("a.csv", b"name,price\nLamp,20\n", "'name', 'price'"),
         ("a.csv", b'id,text\nx,"one', "unexpected end of data"),
-        ("a.pdf", b"no PDF", "no PDF that can be read"),
         ("a.pdf", PDF.read_bytes()[:300], "no PDF that can be read"),
     ],
 )
@@ -199,21 +183,6 @@ def test_links_pipes_indexes_and_files_that_vanish_are_reported(tmp_path: Path) 
     assert "outside of the folder" in reasons["out"]
 
 
-def test_deep_folders_and_many_files_are_read_as_they_come(tmp_path: Path) -> None:
-    deep = tmp_path.joinpath(*("d" for _ in range(300)))
-    deep.mkdir(parents=True)
-    (deep / "x.txt").write_text("deep")
-    for number in range(50):
-        (tmp_path / f"{number:02}.txt").write_text("x")
-    documents = read_documents(tmp_path, on_skip=unexpected)
-    assert next(documents).id == "00.txt"
-    (tmp_path / "49.txt").write_text("changed later")
-    assert list(documents)[-2:] == [
-        Document("49.txt", "changed later"),
-        Document("d/" * 300 + "x.txt", "deep"),
-    ]
-
-
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     for name in ("a.txt", "b.pdf", "c.html"):
         with (tmp_path / name).open("wb") as file:
@@ -227,22 +196,14 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     ]
 
 
-def test_a_deep_page_and_one_with_open_tags_end(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text("<div>" * 200_000 + "end")
-    (tmp_path / "b.html").write_text("<script>" + "x" * 100_000)
-    found, skipped = read(tmp_path)
-    assert found == {}
-    assert set(skipped.values()) == {"there is no text in it"}
-
-
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The reading process has little time and memory."""
     source = Path(extract.__file__).read_text()
-    assert "SECONDS = 60\n" in source
+    assert "SECONDS = 60 " in source
     copy = tmp_path / "impatient_extract.py"
     copy.write_text(
-        source.replace("SECONDS = 60\n", "SECONDS = 4\n")
+        source.replace("SECONDS = 60 ", "SECONDS = 4 ")
         .replace("content = path.read_bytes()", "content = path.read_bytes()\n    hang(content)")
         .replace(
             "class _Unreadable",
@@ -270,24 +231,20 @@ def test_a_file_that_hangs_fills_the_memory_or_crashes_its_reader_is_left_out(
 
 def test_office_files_and_books_are_read(tmp_path: Path) -> None:
     pytest.importorskip("markitdown")
-    for ending in ("docx", "epub", "pptx", "xlsx"):
+    for ending in ("docx", "xlsx"):
         _office_file(tmp_path / f"a.{ending}")
     found, skipped = read(tmp_path)
-    assert (len(found), skipped) == (4, {})
+    assert (len(found), skipped) == (2, {})
     assert all("Cloth masks help" in text for text in found.values())
 
 
 def _office_file(path: Path) -> None:
     text = "Cloth masks help a little."
-    if path.suffix == ".pptx":
-        slides = pytest.importorskip("pptx").Presentation()
-        slides.slides.add_slide(slides.slide_layouts[0]).shapes.title.text = text
-        slides.save(path)
-    elif path.suffix == ".xlsx":
+    if path.suffix == ".xlsx":
         book = pytest.importorskip("openpyxl").Workbook()
         book.active.append([text])
         book.save(path)
-    elif path.suffix == ".docx":
+    else:
         _packed(path, {
             "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/'
             'content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-'
@@ -300,14 +257,6 @@ def _office_file(path: Path) -> None:
             "word/document.xml": '<w:document xmlns:w="http://schemas.openxmlformats.org/'
             f'wordprocessingml/2006/main"><w:body><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:body>'
             "</w:document>",
-        })  # fmt: skip
-    else:
-        _packed(path, {
-            "META-INF/container.xml": '<container><rootfiles><rootfile full-path="a.opf"/>'
-            "</rootfiles></container>",
-            "a.opf": "<package><metadata/><manifest><item id='a' href='a.xhtml'/></manifest><spine>"
-            "<itemref idref='a'/></spine></package>",
-            "a.xhtml": f"<html><body><p>{text}</p></body></html>",
         })  # fmt: skip
 
 
