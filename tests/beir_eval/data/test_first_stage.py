@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -55,6 +56,16 @@ def test_impossible_first_stages(options: dict[str, Any], message: str) -> None:
         FirstStage(**options)
 
 
+def test_notes_for_run_folders() -> None:
+    usual = FirstStage().note()
+    lucene = FirstStage("pyserini", k1=1.2).note()
+    file = FirstStage("file", run=Path("/somewhere/else/mine.v3.trec")).note()
+    assert (usual.name, usual.settings) == ("BM25", {"engine": "bm25s", "k1": 0.9, "b": 0.4})
+    assert lucene.name == "BM25 (Lucene)"
+    assert lucene.settings == {"engine": "pyserini", "k1": 1.2, "b": 0.4}
+    assert (file.name, file.settings) == ("mine.v3", {"engine": "file", "run": "mine.v3.trec"})
+
+
 # --- what is kept
 
 
@@ -83,19 +94,24 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return done
 
 
-def test_an_index_is_built_once_whatever_is_asked_of_it(
-    pets: Dataset, builds: list[int], tmp_path: Path
-) -> None:
-    others = replace(pets, queries={"q9": "dog"})
+def test_a_run_is_made_once(pets: Dataset, builds: list[int], tmp_path: Path) -> None:
     first = find(pets, FirstStage(), cache=tmp_path)
-    runs = [
-        find(pets, FirstStage(), cache=tmp_path),
-        find(pets, FirstStage(depth=1), cache=tmp_path),
-        find(others, FirstStage(), cache=tmp_path),
-    ]
+    assert find(pets, FirstStage(), cache=tmp_path) == first
+    assert len(builds) == 1
     assert first == retrieve(pets)
-    assert runs == [first, retrieve(pets, 1), retrieve(others)]
-    assert len(builds) == 1 + 3  # one with the cache, and one for each of the others
+
+
+def test_another_corpus_depth_or_version_makes_another_run(
+    pets: Dataset, builds: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = {**pets.corpus, "d3": Document("d3", "A", "fish")}
+    find(pets, FirstStage(), cache=tmp_path)
+    assert find(replace(pets, corpus=changed), FirstStage(), cache=tmp_path)["q2"] == []
+    find(pets, FirstStage(depth=1), cache=tmp_path)
+    assert len(builds) == 3
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: f"{package} of tomorrow")
+    find(pets, FirstStage(), cache=tmp_path)
+    assert len(builds) == 4
 
 
 # --- runs from elsewhere
