@@ -66,8 +66,7 @@ if TYPE_CHECKING:
     )
     from beir_eval.persona_report.build import PersonaReport, write_persona_report
     from beir_eval.report.build import build_report
-    from beir_eval.report.html import render_html
-    from beir_eval.report.texts import render_latex, render_markdown
+    from beir_eval.report.forms import render_html, render_latex, render_markdown
     from mcranker.errors import RunError
     from mcranker.inputs.tokens import tokenize
     from mcranker.inputs.trec import Run, read_trec, write_trec
@@ -92,8 +91,7 @@ _EXPORTS = {
     "beir_eval.measures.ties": "tie_bounds",
     "beir_eval.persona_report.build": "PersonaReport write_persona_report",
     "beir_eval.report.build": "build_report",
-    "beir_eval.report.html": "render_html",
-    "beir_eval.report.texts": "render_latex render_markdown",
+    "beir_eval.report.forms": "render_html render_latex render_markdown",
     "mcranker.retrieval.bm25": "BM25",
     "beir_eval.data.first_stage": "FirstStage find retrieve",
     "mcranker.inputs.tokens": "tokenize",

@@ -1,24 +1,22 @@
 """Two runs of a data set: how much they differ, and the queries on which they differ most.
 
-A run is a run folder, the first stage's run beside one, or a TREC file.
+A run is a run folder, or the first stage's run beside one.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from beir_eval.data.datasets import judging_model, read_qrels
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import models_of
-from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, ScoreCounts
-from beir_eval.measures.metrics import cutoff_of, evaluate
-from beir_eval.measures.values import EQUAL, compare_runs
-from mcranker.inputs.trec import Run, read_trec
-from mcranker.paths import is_file, is_folder
+from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, RunFolder
+from beir_eval.measures.metrics import cutoff_of
+from beir_eval.measures.values import EQUAL, FEW, Values, compare_runs
+from beir_eval.report.load import Loader
+from mcranker.paths import is_file
 from personas.format import counted, p_text, signed
 from personas.ranking.comparison import ComparedRuns, QueryRow, RankingComparison, setting_changes
 from personas.ranking.hit import Hit
@@ -34,55 +32,8 @@ Texts = Mapping[str, tuple[str, str]]
 """Document id -> title and text."""
 
 _NO_MODEL_OPTIONS = ("model", "base_url", "ledger")
-_TOLD = 0.00005
+_SHOWN = 0.00005
 """Difference of two means that four decimals can show."""
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonData:
-    """Judgements that runs are measured by, and what there is to show of queries and passages."""
-
-    dataset: str
-    split: str  # which judgements; empty if not known
-    qrels: Mapping[str, Mapping[str, int]]  # query id -> document id -> grade
-    queries: Mapping[str, str] = field(default_factory=dict)  # texts, if they are at hand
-    texts: Callable[[Collection[str]], Texts] = lambda _: {}  # of those documents at hand
-    first_stage: Run = field(default_factory=dict)  # empty if there is none
-    first_stage_name: str = ""  # e.g. "BM25"
-    judge: str = ""  # the model that made the judgements; empty if people did
-
-    @classmethod
-    def of_folder(cls, data: DataFolder) -> ComparisonData:
-        """Read the data of a run folder."""
-        return cls(
-            dataset=data.manifest.dataset,
-            split=data.manifest.split,
-            qrels=data.qrels(),
-            queries=data.queries(),
-            texts=lambda doc_ids: data.passages(set(doc_ids)),
-            first_stage=data.first_stage(),
-            first_stage_name=data.manifest.first_stage.name,
-            judge=data.manifest.judge,
-        )
-
-    @classmethod
-    def of_dataset(cls, name: str, *, split: str = "test") -> ComparisonData:
-        """Load a data set to measure TREC files by."""
-        from beir_eval.data.load import load
-
-        dataset = load(name, split=split)
-
-        def texts(doc_ids: Collection[str]) -> Texts:
-            found = {each: dataset.corpus[each] for each in doc_ids if each in dataset.corpus}
-            return {doc_id: (each.title, each.text) for doc_id, each in found.items()}
-
-        judge = dataset.by_model
-        return cls(dataset.name, dataset.split, dataset.qrels, dataset.queries, texts, judge=judge)
-
-    @classmethod
-    def of_qrels(cls, path: str) -> ComparisonData:
-        """Read a file of judgements to measure TREC files by."""
-        return cls(Path(path).name, "", read_qrels(path), judge=judging_model(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +42,9 @@ class ComparedRun:
 
     name: str  # as it was given
     label: str  # of its row in tables
-    data: ComparisonData
-    run: Run  # query id -> (document id, score), best first
+    data: DataFolder
+    source: RunFolder | DataFolder  # the data's for the first stage
     note: str = ""  # why there are no scores by persona; empty if there are
-    source: RunFolder | DataFolder | None = None  # the data's for the first stage; None for TREC
-    metrics: Metrics | None = None  # those of the folder
 
     @property
     def models(self) -> str:
@@ -119,57 +68,47 @@ class ComparedRun:
         settings |= manifest.versions
         return {name: "none" if of is None else shown(of) for name, of in settings.items()}
 
-    def values(self, measure: str) -> Mapping[str, float]:
-        """Query id -> value of `measure`, for every judged query."""
-        if self.metrics is not None and measure in self.metrics.per_query:
-            return self.metrics.per_query[measure]
-        return evaluate(self.run, self.data.qrels, (measure,)).per_query[measure]
-
-    def lots(self, measure: str) -> Mapping[str, float]:
-        """Query id -> value of `measure` with ties drawn by lot, of queries where it is another."""
-        return self.metrics.by_lot.get(measure, {}) if self.metrics else {}
-
-    def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
-        """Notes about the run: its judge, changed files, ties and missing scores."""
-        if self.source is None or self.metrics is None:
-            return ()
-        said = []
-        after = ""
+    def values(self, loader: Loader) -> Values:
+        """The values of every judged query, with their flaws."""
         if isinstance(self.source, RunFolder):
-            after, model = " after the run", self.source.manifest.models.get("scoring", "")
-            judged = judge_note(self.source.manifest.weak_judge, model).removesuffix(".")
-            said += [f"{judged[0].lower()}{judged[1:]}"] if judged else []
+            return loader.of_run(self.source, self.data).values
+        return loader.of_first_stage(self.source).values
+
+    def warnings(self, values: Values) -> Iterator[str]:
+        """Yield notes about the run: its judge, changed files, and the flaws of its values."""
+        if isinstance(self.source, RunFolder):
+            model = self.source.manifest.models.get("scoring", "")
+            if judged := judge_note(self.source.manifest.weak_judge, model).removesuffix("."):
+                yield f"{judged[0].lower()}{judged[1:]}"
         if changed := self.source.changed():
-            said.append(f"files were changed{after}: {', '.join(changed)}")
-        lots = self.lots(measure)
-        as_ranked = math.fsum(values.values()) / len(values)
-        by_lot = math.fsum(lots.get(each, value) for each, value in values.items()) / len(values)
-        if abs(as_ranked - by_lot) >= _TOLD:
-            said.append(
+            yield f"files were changed after the run: {', '.join(changed)}"
+        as_ranked, by_lot = values.mean or 0.0, values.by_lot or 0.0
+        if abs(as_ranked - by_lot) >= _SHOWN:
+            yield (
                 f"with ties drawn by lot, its mean is {by_lot:.4f} and not {as_ranked:.4f}; the "
                 "test goes by that, queries are shown as ranked"
             )
-        scores = self.metrics.scores
-        if scores and scores.missing:
-            said.append(
-                f"{scores.missing:,} of its {scores.asked:,} {ScoreCounts.unit([scores])[1]} are "
-                "missing, and the values imputed for them count"
-            )
-        return tuple(said)
+        yield from (flaw.said for flaw in values.flaws() if flaw.kind != "few")
 
     def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
         """Query id -> the whole ranking, perhaps without texts; an empty one if there is none."""
-        found = {}
+        found, texts = dict[str, RankingRecord](), self.data.queries()
         if isinstance(self.source, RunFolder) and not self.note:
             found = {ranking.query.id: ranking for ranking in self.source.rankings(query_ids)}
-        return {each: found.get(each) or self._order_alone(each) for each in query_ids}
+        if lacking := [each for each in query_ids if each not in found]:
+            source, failed = self.source, self.source.metrics().failed
+            run = source.run() if isinstance(source, RunFolder) else source.first_stage()
+            for each in lacking:
+                query = Query(texts[each], each)
+                found[each] = self._order_alone(query, run.get(each, ()), failed)
+        return found
 
-    def _order_alone(self, query_id: str) -> RankingRecord:
+    def _order_alone(
+        self, query: Query, listed: Sequence[tuple[str, float]], failed: Mapping[str, str]
+    ) -> RankingRecord:
         """A ranking of which nothing but documents and scores is known, or why there is none."""
-        listed = self.run.get(query_id, ())
-        failed = self.metrics.failed if self.metrics else {}
         return RankingRecord(
-            query=Query(self.data.queries.get(query_id, ""), query_id),
+            query=query,
             hits=tuple(
                 [
                     Hit.of(Passage(doc_id, ""), place, score=score)
@@ -185,7 +124,7 @@ class ComparedRun:
             calls=UsageTable(),
             seconds={},
             absolute=False,
-            failure="" if listed else failed.get(query_id, "it is not in the run"),
+            failure="" if listed else failed.get(query.id, "it is not in the run"),
         )
 
 
@@ -198,79 +137,51 @@ class Pair:
     common: Sequence[str]  # ids of the judged queries that both have, with the same judgements
     left_out: int  # judged queries that are not among them
 
-    def texts(self, doc_ids: Collection[str]) -> Texts:
-        """Document id -> title and text, of those that either run has at hand."""
-        found = dict(self.a.data.texts(doc_ids))
-        left = {doc_id for doc_id in doc_ids if doc_id not in found}
-        if left and self.b.data is not self.a.data:
-            found.update(self.b.data.texts(left))
-        return found
 
-
-def open_pair(a: str, b: str, *, data: ComparisonData | None = None) -> Pair:
+def open_pair(a: str, b: str) -> Pair:
     """Open the runs named `a` and `b`."""
     folders = [_run_folder(name) for name in (a, b)]
-    known = {each.manifest.data: each.data() for each in folders if each}
-    # Runs of the same data share them: one and the same object.
-    data_of = {content: ComparisonData.of_folder(folder) for content, folder in known.items()}
-    if data is not None and data_of:
-        raise RunFolderError(
-            f"{a if folders[0] else b!r} brings its own judgements; leave out --qrels and --dataset"
-        )
-    shared = next(iter(data_of.values()), data)
-    if shared is None:
-        raise RunFolderError(
-            f"neither {a!r} nor {b!r} is a run folder, so there are no judgements; give a folder "
-            "of 'beir-eval run', or --qrels or --dataset for TREC files"
-        )
-    found = []
-    for name, folder in zip((a, b), folders, strict=True):
+    data = next((each.data() for each in folders if each), None)
+
+    def opened(name: str, folder: RunFolder | None) -> ComparedRun:
         if folder:
-            label, of = folder.manifest.label, data_of[folder.manifest.data]
+            folder.metrics()  # its error says that the run is not finished
             # Of a foreign run nothing but the order is known.
             note = "a foreign run holds no scores by persona" if folder.manifest.foreign else ""
-            run = ComparedRun(name, label, of, folder.run(), note, folder, folder.metrics())
-        elif name != FIRST_STAGE_NAME:
-            note = "a TREC run holds no scores by persona"
-            run = ComparedRun(name, Path(name).stem, shared, read_trec(name), note)
-        elif known:
-            source = next(iter(known.values()))
-            label = f"{FIRST_STAGE} ({shared.first_stage_name})"
-            note, metrics = "the first stage has no personas", source.metrics()
-            run = ComparedRun(name, label, shared, shared.first_stage, note, source, metrics)
-        else:
+            return ComparedRun(name, folder.manifest.label, folder.data(), folder, note)
+        if data is None:
             raise RunFolderError(
                 f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
                 "give a folder of 'beir-eval run' beside it"
             )
-        found.append(run)
-    first, second = found
-    common, left_out = _common_queries(first, second)
-    return Pair(first, second, common, left_out)
+        label = f"{FIRST_STAGE} ({data.manifest.first_stage.name})"
+        return ComparedRun(name, label, data, data, "the first stage has no personas")
+
+    one, two = opened(a, folders[0]), opened(b, folders[1])
+    return Pair(one, two, *_common_queries(one, two))
 
 
 def _run_folder(name: str) -> RunFolder | None:
-    """Open the run folder of that name; None for what is none and need not be one."""
-    path = Path(name)
-    if name == FIRST_STAGE_NAME or is_file(path):
+    """Open the run folder of that name; None for the first stage."""
+    if name == FIRST_STAGE_NAME:
         return None
-    if not is_file(path / "manifest.json"):
-        kind = "has no manifest.json" if is_folder(path) else "is not there"
+    if not is_file(Path(name, "manifest.json")):
+        kind = "has no manifest.json" if Path(name).exists() else "is not there"
         raise RunFolderError(
-            f"{name!r} {kind}; give a folder of 'beir-eval run' as OUT/DATASET/RANKER, a TREC "
-            f"file, or {FIRST_STAGE_NAME!r}"
+            f"{name!r} {kind}; give a folder of 'beir-eval run' as OUT/DATASET/RANKER, or "
+            f"{FIRST_STAGE_NAME!r}; 'beir-eval evaluate --compare' measures TREC files"
         )
-    return RunFolder.open(path)
+    return RunFolder.open(name)
 
 
 def _common_queries(a: ComparedRun, b: ComparedRun) -> tuple[list[str], int]:
     """Return the ids of the queries that can be compared, and how many judged ones cannot."""
-    named = [f"{run.data.dataset} ({run.data.split})" for run in (a, b)]
+    named = [f"{run.data.manifest.dataset} ({run.data.manifest.split})" for run in (a, b)]
     if named[0] != named[1]:
         raise RunFolderError(
             f"{a.name!r} ranks {named[0]} and {b.name!r} {named[1]}; compare runs of one data set"
         )
-    ours, theirs = a.data.qrels, b.data.qrels
+    ours, theirs = a.data.qrels(), b.data.qrels()
     common = [each for each, grades in ours.items() if grades and theirs.get(each) == grades]
     if not common:
         raise RunFolderError(
@@ -294,19 +205,14 @@ def compare_pair(
             f"no query {query[:80]!r} is in both runs with the same judgements; "
             f"the first is {pair.common[0]!r}"
         )
-    sides, data = (pair.a, pair.b), pair.a.data
-    values = [run.values(measure) for run in sides]
-    ids = [each for each in pair.common if all(each in of_run for of_run in values)]
+    sides, data, loader = (pair.a, pair.b), pair.a.data.manifest, Loader(measure)
+    every = [run.values(loader) for run in sides]
+    ids = [each for each in pair.common if all(each in of.of for of in every)]
     if not ids:
         raise MeasureError(f"no query has a value of {measure!r} in both runs")
-    values = [{each: of_run[each] for each in ids} for of_run in values]
-    means = [math.fsum(of_run.values()) / len(ids) for of_run in values]
-    tested = {
-        name: {each: run.lots(measure).get(each, value) for each, value in of_run.items()}
-        for name, run, of_run in zip("ab", sides, values, strict=True)
-    }
-    test = compare_runs({"": tested}, "a")[""]["b"]
-    changes = {each: values[1][each] - values[0][each] for each in ids}
+    values = [of.only(ids) for of in every]
+    test = compare_runs({"": dict(zip("ab", values, strict=True))}, "a")[""]["b"]
+    changes = {each: values[1].of[each] - values[0].of[each] for each in ids}
     wanted = [
         each
         for each, change in changes.items()
@@ -316,20 +222,16 @@ def compare_pair(
     wanted.sort(key=lambda each: -round(abs(changes[each]), 9))
     chosen = wanted[:top] if query is None else [query]
     comparisons = _compared(pair, chosen, cutoff_of(measure))
-    warnings = [run.warnings(measure, of_run) for run, of_run in zip(sides, values, strict=True)]
+    warnings = [[*run.warnings(of)] for run, of in zip(sides, values, strict=True)]
     notes = [
         f"{letter}: {said}."
         for letter, run, warned in zip("AB", sides, warnings, strict=True)
         for said in (*warned, *filter(None, [run.note]))
     ]
-    if judge := pair.a.data.judge:
-        own = [
-            letter
-            for letter, run in zip("AB", sides, strict=True)
-            if isinstance(run.source, RunFolder) and judge in run.source.manifest.models.values()
-        ]
-        also = f", which also ranked {' and '.join(own)}" if own else ""
-        notes.insert(0, f"The judgements are by a model, {plain(judge)}{also}, not by people.")
+    notes += [f"{each}." for each in test.notes]
+    if len(ids) < FEW:
+        noun = counted(len(ids), "query", "queries")
+        notes.append(f"{noun}, fewer than {FEW}: the test is rough.")
     if pair.left_out:
         left_out = counted(pair.left_out, "judged query", "judged queries")
         notes.append(
@@ -341,10 +243,10 @@ def compare_pair(
         p_value = f"p {p_value}" if p_value[0] == "<" else f"p = {p_value}"
     same = pair.a.label == pair.b.label
     facts = []
-    for side, run, mean in zip(("A, before", "B, after"), sides, means, strict=True):
+    for side, run, of in zip(("A, before", "B, after"), sides, values, strict=True):
         label = f"{run.label} ({run.name})" if same else run.label
         models = f", {plain(run.models)}" if run.models else ""
-        facts.append((side, f"{plain(label)}: {measure} {mean:.4f}{models}"))
+        facts.append((side, f"{plain(label)}: {measure} {of.mean:.4f}{models}"))
     settings = (pair.a.settings, pair.b.settings)
     return ComparedRuns(
         title=f"{data.dataset}: {measure} of {counted(len(ids), 'query', 'queries')}, A to B",
@@ -355,7 +257,7 @@ def compare_pair(
             *([] if any(changes.values()) else ["No query differs."]),
         ],
         rows=[
-            QueryRow.of(each, *(of_run[each.after.query.id] for of_run in values))
+            QueryRow.of(each, *(of.of[each.after.query.id] for of in values))
             for each in comparisons
         ],
         comparisons=comparisons,
@@ -364,13 +266,13 @@ def compare_pair(
         settings=setting_changes(*settings) if all(settings) else (),
         figures={
             "dataset": data.dataset,
-            "first_stage": data.first_stage_name,
+            "first_stage": data.first_stage.name,
             "queries_compared": len(ids),
             "left_out": pair.left_out,
             "runs": [
                 {name: getattr(run, name) for name in ("name", "label", "models")}
-                | {"mean": mean, "note": run.note, "warnings": list(warned)}
-                for run, mean, warned in zip(sides, means, warnings, strict=True)
+                | {"mean": of.mean, "by_lot": of.by_lot, "note": run.note, "warnings": warned}
+                for run, of, warned in zip(sides, values, warnings, strict=True)
             ],
             "test": asdict(test),
         },
@@ -381,12 +283,13 @@ def _compared(pair: Pair, ids: list[str], cutoff: int | None) -> list[RankingCom
     sides = [run.rankings(ids) for run in (pair.a, pair.b)]
     wanted = {each.id for side in sides for ranking in side.values() for each in ranking.passages}
     # All texts at once: they are read from one large file.
-    texts = {**dict.fromkeys(wanted, ("", "")), **pair.texts(wanted)}
-    first_stage = pair.a.data.first_stage
+    texts = {**dict.fromkeys(wanted, ("", "")), **pair.b.data.passages(wanted)}
+    texts |= pair.a.data.passages(wanted)
+    grades, first_stage = pair.a.data.qrels(), pair.a.data.first_stage()
     return [
         RankingComparison.of(
             *(side[each].with_texts(texts) for side in sides),
-            grades=pair.a.data.qrels.get(each, {}),
+            grades=grades.get(each, {}),
             depth=cutoff,
             first_stage={
                 doc_id: rank for rank, (doc_id, _) in enumerate(first_stage.get(each, ()), 1)

@@ -26,7 +26,6 @@ from mcranker.config import explain
 from mcranker.logs import safe_logger
 from personas.io.atomic import write_whole
 from personas.io.lines import LONGEST_RANKING, read_lines, read_whole
-from personas.sanitize import can_be_encoded
 
 Form = TypeVar("Form", bound=BaseModel)
 LOCK = ".lock"
@@ -87,9 +86,8 @@ def write_form(path: Path, form: BaseModel) -> None:
     try:
         text = form.model_dump_json(indent=1)
     except PydanticSerializationError as failure:
-        odd = next(name for name in _texts(form.model_dump()) if not can_be_encoded(name))
         raise RunFolderError(
-            f"{path}: cannot hold {odd!r}, which is not UTF-8; rename what is called so"
+            f"{path}: a name that it holds is not UTF-8; rename it ({failure})"
         ) from failure
     write_whole(path, f"{text}\n")
 
@@ -111,18 +109,6 @@ def read_toml(text: str, form: type[Form], place: str, error: type[Exception]) -
 def beside(name: str, base: Path) -> str:
     """The whole path of a file that `base` holds, or that is somewhere else by its own path."""
     return os.path.abspath(base / Path(name).expanduser())  # noqa: PTH100 - links stay
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _texts(name)
-            yield from _texts(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner)
 
 
 def read_form(path: Path, form: type[Form]) -> Form:

@@ -68,9 +68,15 @@ if TYPE_CHECKING:
     from mcranker.logs import WeakJudgeWarning
     from mcranker.method.session import Job
     from mcranker.rankers.base import Ranker
+    from mcranker.rankers.comparative import (
+        RankGPTConfig,
+        RankGPTRanker,
+        SetwiseConfig,
+        SetwiseRanker,
+    )
     from mcranker.rankers.direct import DirectConfig, DirectRanker, RerankRanker
+    from mcranker.rankers.judge import MCRanker
     from mcranker.rankers.likelihood import (
-        PYesConfig,
         PYesRanker,
         QGRanker,
         RankRAGConfig,
@@ -78,14 +84,7 @@ if TYPE_CHECKING:
         RGSRanker,
         RGYNRanker,
     )
-    from mcranker.rankers.mcranker import MCRanker
     from mcranker.rankers.rebel import RebelConfig, RebelRanker
-    from mcranker.rankers.sorts import (
-        RankGPTConfig,
-        RankGPTRanker,
-        SetwiseConfig,
-        SetwiseRanker,
-    )
     from mcranker.ranking import Ranking
     from mcranker.replies.loose_json import Unreadable
     from mcranker.replies.scoring import Scoring
@@ -112,11 +111,11 @@ _EXPORTS = {
     "mcranker.method.session": "Job",
     "mcranker.comparing": "ComparedRankings compare",
     "mcranker.rankers.base": "Ranker",
-    "mcranker.rankers.mcranker": "MCRanker",
+    "mcranker.rankers.judge": "MCRanker",
     "mcranker.rankers.direct": "DirectConfig DirectRanker RerankRanker",
-    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker PYesConfig PYesRanker "
+    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker PYesRanker "
     "RankRAGConfig RankRAGRanker",
-    "mcranker.rankers.sorts": "RankGPTConfig RankGPTRanker SetwiseConfig SetwiseRanker",
+    "mcranker.rankers.comparative": "RankGPTConfig RankGPTRanker SetwiseConfig SetwiseRanker",
     "mcranker.rankers.rebel": "RebelConfig RebelRanker",
     "mcranker.retrieval.fusion": "fuse",
     "mcranker.replies.scoring": "Scoring",
@@ -182,7 +181,6 @@ __all__ = [
     "ModelNotFound",
     "ModelTimeout",
     "Option",
-    "PYesConfig",
     "PYesRanker",
     "Passage",
     "PassageAssessed",

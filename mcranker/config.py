@@ -89,7 +89,7 @@ class RankerConfig(BaseModel):
 
     >>> RankerConfig()                                # the paper: k = 10, sum, temperature 0
     >>> RankerConfig(team_size=2, nlp_scientist=False)  # two recruits alone
-    >>> RankerConfig(require=("clinician",), forbid=("*marketing*",))
+    >>> RankerConfig(require=("clinician",))
     >>> RankerConfig(criteria="dataset", dataset="…") # Table 3, dataset-based criteria
     >>> RankerConfig(ensemble="reciprocal_rank")      # Table 4
     >>> RankerConfig(scoring="expected", labels=("No", "Yes"))
@@ -113,12 +113,8 @@ class RankerConfig(BaseModel):
     """Let the model invent personas, or pick them from the library."""
     require: tuple[str, ...] = ()
     """Personas on every recruited team: members of the library, or any other names."""
-    forbid: tuple[str, ...] = ()
-    """Names or patterns, such as "*marketing*", that no recruit may have; case does not count."""
     criteria: Literal["query", "dataset", "library", "none"] = "query"
     """Write criteria for each query or the data set, take the library's, or judge without."""
-    criteria_examples: Annotated[int, Field(ge=0, le=10)] = 0
-    """Rubrics of the library that criteria writers see, the closest to persona and query."""
     dataset: str = ""
     """Description of the collection; needed for criteria="dataset"."""
 
@@ -130,11 +126,9 @@ class RankerConfig(BaseModel):
     """k: scores are 0 to k."""
     labels: tuple[str, ...] = ()
     """Labels for scoring="expected" or "peak", least relevant first; without, 0 to k."""
-    batch_criteria: bool = True
-    """With per_criterion scoring: all criteria in one call a passage, if the model takes that."""
     questions: Literal["per_persona", "per_criterion"] | None = None
     """Ask typed questions, one a persona or one a criterion. None: per_persona for models that
-    answer nothing else, and with passages_per_call."""
+    answer nothing else, and with passages_per_call; per_criterion with that scoring."""
     passages_per_call: Annotated[int | None, Field(ge=1, le=MOST_IN_A_CALL)] = None
     """With typed questions: passages in one call, judged beside each other; none for one."""
     instruction: Annotated[
@@ -263,7 +257,7 @@ class RankerConfig(BaseModel):
             raise ValueError("give at least two labels, none empty, all different")
         return labels
 
-    @field_validator("require", "forbid")
+    @field_validator("require")
     @classmethod
     def _distinct_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         tidied = tuple(" ".join(name.split()) for name in names)
@@ -290,11 +284,6 @@ class RankerConfig(BaseModel):
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring_class.needs_rubric:
             raise ValueError(f'scoring="{self.scoring}" needs criteria; criteria="none" has none')
-        if self.criteria == "none" and self.criteria_examples:
-            raise ValueError(
-                f"criteria_examples={self.criteria_examples} shows rubrics to those who write "
-                'criteria, and criteria="none" has none written; leave out one of the two'
-            )
         if self.deadline is not None and self.missing_policy == "fail":
             raise ValueError(
                 f"deadline={self.deadline:g} ranks without the scores that are missing by then, "
@@ -319,11 +308,6 @@ class RankerConfig(BaseModel):
             )
         if self.questions == "per_criterion" and self.criteria == "none":
             raise ValueError('questions="per_criterion" needs criteria; criteria="none" has none')
-        if not self.batch_criteria:
-            raise ValueError(
-                f"batch_criteria=False asks each persona by itself, and {asked} asks all in one "
-                "call; leave out one of the two"
-            )
 
     @classmethod
     def of(cls, config: RankerConfig | None, options: Mapping[str, Any]) -> Self:
@@ -368,7 +352,8 @@ class RankerConfig(BaseModel):
         chosen: dict[str, Any] = {}
         if not capabilities.prompts and "scoring" not in self.model_fields_set:
             chosen["scoring"] = "expected"
-        asks = not capabilities.prompts or self.passages_per_call is not None
+        many = self.scoring == "per_criterion" and capabilities.max_questions > 0
+        asks = not capabilities.prompts or self.passages_per_call is not None or many
         if asks and self.questions is None:
             by_criterion = self.scoring_class.needs_rubric or (
                 team and not capabilities.reasons and self.criteria != "none"
@@ -429,9 +414,8 @@ class RankerConfig(BaseModel):
         values["missing_constant"] = self.rule.constant
         if self.rule.ensemble.ranks:
             values["rank_ties"] = RANK_TIES
-        for name in ("criteria_examples", "instruction"):
-            if not values[name]:
-                del values[name]
+        if not self.instruction:
+            del values["instruction"]
         return values if self.labels else {**values, "scale": self.top}
 
     @property

@@ -50,7 +50,7 @@ def can_be_encoded(text: str) -> bool:
 
 def encodable(text: str) -> str:
     """`text` as UTF-8 can carry it: surrogate pairs joined, lone halves replaced by U+FFFD."""
-    if can_be_encoded(text):
+    if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -117,8 +116,6 @@ class Member(_Record):
         origin: where the member comes from.
         seal: short digest of what a model wrote, put there by `personas.provenance.sealed`; after
             an edit it no longer agrees.
-        rubric_examples: names of the library's members whose rubrics the model saw that wrote this
-            one, closest first.
         weight: counts this much beside the other members, with the ensemble ``"sum"``; a member
             with 0 is not asked.
     """
@@ -126,9 +123,6 @@ class Member(_Record):
     persona: Persona
     rubric: Rubric | None = None
     origin: Origin = "human"
-    rubric_examples: tuple[_Name, ...] = Field(
-        default=(), max_length=_MOST_MEMBERS, exclude_if=operator.not_
-    )
     seal: _Seal = ""
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, exclude_if=lambda each: each == 1)
 

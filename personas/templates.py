@@ -57,15 +57,12 @@ PROMPTS: dict[str, Placeholders] = {
     # Our addition: picking from the library
     "choose": _placeholders("query members", "number others"),
     # App. D.2, D.3 and 5.2.2 (dataset-based criteria)
-    "criteria_scientist": _placeholders("query", f"{_PERSON} description examples"),
-    "criteria": _placeholders("query", "description examples", _PERSON),
-    "criteria_dataset": _placeholders("dataset", "description examples", _PERSON),
+    "criteria_scientist": _placeholders("query", f"{_PERSON} description"),
+    "criteria": _placeholders("query", "description", _PERSON),
+    "criteria_dataset": _placeholders("dataset", "description", _PERSON),
     # App. D.4, with and without criteria (Table 2)
     "score": _placeholders("query passage", f"{_PERSON} description answer k", _CRITERIA),
     "score_without_criteria": _placeholders("query passage", "description answer k", _PERSON),
-    # Our addition: the criteria of a whole team, put to one passage in one call
-    "panel": _placeholders("query passage"),
-    "panel_question": _placeholders("criterion", "description k", _PERSON),
     # App. D.5
     "assess": _placeholders("query passage assessments", "k experts"),
     # App. D.6, with and without criteria (Table 2)
@@ -94,7 +91,7 @@ PIECES: dict[str, Placeholders] = {
     "assessment_scientist": _placeholders("score", f"{_PERSON} number k"),
     "assessment_missing": _placeholders("", f"{_PERSON} number k"),
     # Table 3: App. D.2 for a data set
-    "criteria_dataset_scientist": _placeholders("dataset", f"{_PERSON} description examples"),
+    "criteria_dataset_scientist": _placeholders("dataset", f"{_PERSON} description"),
 }
 """Prompts that a folder may leave out; their placeholders. All but the last are parts of prompts.
 
@@ -108,7 +105,7 @@ _INSTEAD = {
 """Substitutes in a folder's own prompts for pieces that they lack."""
 
 _LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
-_PARTS = _LINES | {"compared_passage", "rebel_property", "criteria_examples"}
+_PARTS = _LINES | {"compared_passage", "rebel_property"}
 _PARTS |= {"comparing_persona", "comparing_persona_without_criteria"}
 _ENTRIES_OF_CONTEXT = {"rag_passage_document", "rag_passage_numbered"}
 _PARTS |= _ENTRIES_OF_CONTEXT | {"rag_rankrag_turn"}
@@ -124,7 +121,6 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         # A line for each level that is described, the lowest first
         "typed_levels": _placeholders(),
         "typed_recruit": _placeholders(),
-        "typed_suits": _placeholders("persona topics"),
         # The same in one prompt, for models that answer in text
         "typed_reply": _placeholders("query passages questions levels", "judges task"),
     },
@@ -149,8 +145,6 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         "rebel_criteria": _placeholders(),
         "rebel_rubric": _placeholders(),
     },
-    # Rubrics that criteria writers see: put in for {{examples}} of a criteria prompt, or behind it
-    "examples": {"criteria_examples": _placeholders("examples")},
     # Several passages in one call, compared by a persona of a team
     "by_persona": {
         "rankgpt_by_persona": _placeholders("judge query passages", "count"),
@@ -297,7 +291,7 @@ class Template:
 
     def render(self, values: Mapping[str, str]) -> tuple[Turn, ...]:
         """The finished turns, which know how far they are the same for all values."""
-        values = self._cleaned(values)
+        values = values if _OF_OTHERS.isdisjoint(values) else self._cleaned(values)
         turns = []
         all_shared = True
         for role, parts in self.turns:

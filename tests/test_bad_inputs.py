@@ -57,9 +57,7 @@ beir-eval fuse run.trec run2.trec --out o --method wsum --param weights=1,2,3 =>
 beir-eval fuse run.trec run2.trec --out o --param k=nan => nan
 beir-eval fuse run.trec run2.trec --out - => /dev/stdout
 beir-eval fuse run.trec run2.trec --out o.trec.gz => leave out '.gz'
-beir-eval report runs --level nan => nan
 mcranker compare "runs/scifact/DIRECT(0,10)" first-stage --passages 0 => 0
-personas report runs --out o --processes {BIG} => {BIG}
 # --- words that are none ---
 mcranker rnk => rnk
 mcranker rank => QUERY
@@ -81,7 +79,6 @@ mcranker ledger --remove => --all
 mcranker ledger --check --remove => --check
 mcranker ledger --older-than 3 => --remove
 mcranker recruit q --out team.txt => team.txt
-mcranker compare run.trec run2.trec --qrels qrels.tsv --split dev => --split goes with --dataset
 beir-eval run => suite
 beir-eval run tabel1 => tabel1
 beir-eval run --dataset tiny => suite
@@ -159,7 +156,7 @@ beir-eval retrieve twice --out o => corpus.jsonl:2
 beir-eval retrieve badgz --out o => corpus.jsonl.gz
 beir-eval run --dataset tiny --ranker direct --out docs.jsonl => docs.jsonl
 beir-eval report runs --out docs.jsonl/x => docs.jsonl
-mcranker compare "runs/scifact/DIRECT(0,10)" bad.trec => bad.trec:1
+mcranker compare "runs/scifact/DIRECT(0,10)" bad.trec => bad.trec
 personas show broken.yaml => broken.yaml
 # --- bytes that are no UTF-8 ---
 mcranker rank q --docs ^ => \\udcff
@@ -272,7 +269,7 @@ def test_texts_of_a_configuration_can_be_sent() -> None:
         {"title_separator": "\udcff"},
         {"dataset": "\ud800", "criteria": "dataset"},
         {"labels": ("a", "\udcff"), "scoring": "expected"},
-        {"forbid": ("\udcff",)},
+        {"require": ("\udcff",)},
         {"prompts": "\udcff"},
     )
     for options in odd:

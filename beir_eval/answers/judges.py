@@ -6,7 +6,6 @@ value, never a low one.
 
 from __future__ import annotations
 
-import math
 import re
 import string
 from collections import Counter
@@ -242,28 +241,16 @@ async def nuggets(answered: Answered, asking: Asking) -> Judgement:
     values = {**_texts(answered, asking, "response"), "nuggets": listed}
     schema, read = support_schema(len(facts), _SUPPORT), _support_of(len(facts))
     support = await asking.read("judge_nugget_support", values, read, max_tokens=800, schema=schema)
-    measures = nugget_measures([*facts.values()], support)
+    found = [
+        each == "support" for each, vital in zip(support, facts.values(), strict=True) if vital
+    ]
     rows = [
         {"nugget": text, "vital": vital, "support": each}
         for (text, vital), each in zip(facts.items(), support, strict=True)
     ]
-    value = measures["vital_strict"]
-    why = "no fact is vital" if value is None else ""
-    return Judgement(value, why, undefined=bool(why), parts={"nuggets": rows, **measures})
-
-
-def nugget_measures(vital: Sequence[bool], support: Sequence[str]) -> dict[str, float | None]:
-    """Return the measures of TREC RAG 2024 (arXiv 2411.09607); None where no fact counts."""
-    found: dict[str, float | None] = {}
-    for name, of_vital, of_others in (("vital", 1, 0), ("all", 1, 1), ("weighted", 1, 0.5)):
-        weights = [of_vital if each else of_others for each in vital]
-        total = math.fsum(weights)
-        for ending, half in (("", 0.5), ("_strict", 0.0)):
-            worth = {"support": 1.0, "partial": half, "no": 0.0}
-            pairs = zip(weights, support, strict=True)
-            got = math.fsum(weight * worth[each] for weight, each in pairs)
-            found[f"{name}{ending}"] = got / total if total else None
-    return found
+    if not found:
+        return Judgement(None, "no fact is vital", undefined=True, parts={"nuggets": rows})
+    return Judgement(sum(found) / len(found), parts={"nuggets": rows})
 
 
 def verdict_of(key: str, options: Sequence[Any]) -> Callable[[ChatReply], tuple[Any, str]]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from beir_eval.answers.judges import Judgement, judge_of
 from beir_eval.answers.judges import failed as no_answer
-from beir_eval.measures.values import FEW, Interval, Values
+from beir_eval.measures.values import Values
 from mcranker.rag.result import RAGResult
 from personas.format import counted
+from personas.report.warnings import Notice
 
 
 class JudgeMetrics(BaseModel):
@@ -57,15 +58,6 @@ class JudgeMetrics(BaseModel):
         """Standard deviation (n - 1) of the means of runs; None for fewer than two."""
         means = [each for each in self.run_means if each is not None]
         return statistics.stdev(means) if len(means) > 1 else None
-
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation (n - 1) over questions; None for fewer than two."""
-        return statistics.stdev(self.questions.values()) if len(self.questions) > 1 else None
-
-    def interval(self, judge: str) -> Interval | None:
-        """Student's 95% interval of the mean, within the judge's scale; None for one question."""
-        return self.as_values(judge).interval() if len(self.questions) > 1 else None
 
 
 class AnswerMetrics(BaseModel):
@@ -196,50 +188,15 @@ def grid_row(point: Mapping[str, Any], metrics: AnswerMetrics) -> dict[str, Any]
     return {**point, **{name: judge.mean for name, judge in metrics.judges.items()}}
 
 
-def cautions(
-    judges: Iterable[tuple[str, JudgeMetrics]],
-    *,
-    questions: int,
-    runs: int,
-    judge: str,
-    writers: Collection[str],
-) -> Iterator[tuple[str, str]]:
-    """Yield what a reader must know before the numbers: ``"bad"`` or ``"warn"``, and a sentence."""
-    if judge and judge in writers:
-        yield "bad", f"{judge} judged what it wrote itself; let another model judge."
-    elif judge:
-        yield "warn", f"Judged by a model, {judge}, and not by people."
-    for name, found in judges:
-        values, total = found.as_values(name.rpartition(": ")[2]), found.values + found.missing
-        low, high = values.ends
-        between = f"the mean lies between {low:.3f} and {high:.3f}" if values.is_open else ""
-        if found.missing:
-            share = f"{found.missing / total:.0%}"
-            said = f"{name}: {found.missing} of {total} values are missing ({share})"
-            yield "bad", "; ".join(filter(None, (said, between))) + "."
-        if found.failed:
-            those = counted(len(found.failed), "question")
-            said = f"{name}: {those} without an answer, counted with the lowest value"
-            yield "bad", "; ".join(filter(None, (said, between * (not found.missing)))) + "."
-    if questions < FEW:
-        noun = counted(questions, "question")
-        yield "warn", f"{noun}: with fewer than {FEW} a mean says little."
-    if runs == 1:
-        yield "warn", "One run: how much answers vary from run to run is not known."
-
-
-def suite_cautions(
-    rows: Sequence[tuple[str, AnswerMetrics]], judge: str
-) -> Iterator[tuple[str, str]]:
-    """Yield the `cautions` of a suite: of labels with their sums, and the model that judged."""
-    for label, of in rows:
+def suite_cautions(rows: Mapping[str, AnswerMetrics]) -> list[Notice]:
+    """What is to be known of a suite besides its values, by label."""
+    found = []
+    for label, of in rows.items():
         for stage, count in of.without.items():
             answers = f"{counted(count, 'answer')} of {of.answers:,}"
-            yield "bad", f"{label}: {answers} went on without {stage}, which failed; run it again."
-    yield from cautions(
-        ((f"{label}: {name}", one) for label, of in rows for name, one in of.judges.items()),
-        questions=rows[0][1].questions,
-        runs=rows[0][1].runs,
-        judge=judge,
-        writers={name for _, of in rows for name in of.writers},
-    )
+            said = f"{label}: {answers} went on without {stage}, which failed; run it again."
+            found.append(Notice("bad", said))
+    if any(of.runs == 1 for of in rows.values()):
+        said = "One run: how much answers vary from run to run is not known."
+        found.append(Notice("warn", said))
+    return found

@@ -4,39 +4,46 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata, resources
-from pathlib import Path
+from importlib import resources
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from beir_eval.errors import ExtraMissing, SettingError
+from beir_eval.errors import SettingError
 from beir_eval.experiment.suite_form import hint
 from mcranker.rankers.keys import read_toml
-from personas.io.lines import read_text
 from personas.ranking.suspicions import SuspicionDetector, keywords_of
 from personas.ranking.types import Passage, Query
 
 if TYPE_CHECKING:
     from beir_eval.experiment.prepare import RankingInput
 
-
 PLACEHOLDERS = ("query", "words", "top", "criteria")
-_CLAIMS = "decision_model_guard/evaluate/data/claims.yaml"
+BELOW = 10
+"""First-stage rank below which a passage is attacked, where the list is longer."""
+ROUNDED = 10
+"""Harmless words come in multiples of it, so that attacks can share a list."""
+Piece = tuple[Query, tuple[Passage, ...]]
+"""A query and its passages, as rankers take them."""
+
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _Texts = Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
+_LOOK_ALIKES = str.maketrans("aceopxyABEHKMOPTX", "асеорхуАВЕНКМОРТХ")  # noqa: RUF001 - Cyrillic
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_OF_THE_DECISION = re.compile(
+    r"\b(?:relevan\w*|rank\w*|scored?|scores|rated?|rating|judge\w*|grad(?:e|er|ed|ing)|labell?ed|"
+    r"verdict|outcome|prefer|instructions?|highest|first choice)\b",
+    re.IGNORECASE,
+)
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Attack(_Form):
+class Attack(BaseModel):
     """One attack; ``attacks.toml`` says what its fields mean."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     id: str = Field(pattern=r"^[a-z][a-z0-9_]{0,60}$")
     number: int
@@ -57,100 +64,37 @@ class Attack(_Form):
         return texts
 
 
-class _Neutral(_Form):
-    texts: _Texts
+class Attacks(BaseModel):
+    """A table of attacks: the names of their classes, harmless words, and each attack."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-class _File(_Form):
     classes: dict[Annotated[int, Field(strict=False)], str]
-    neutral: _Neutral
+    neutral: _Texts
     attacks: list[Attack] = Field(min_length=1)
-    outcome_claims: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Attacks:
-    """The attacks that were chosen, in the order of their classes."""
-
-    attacks: tuple[Attack, ...]
-    classes: Mapping[int, str]
-    neutral: tuple[str, ...]
-    left_out: Mapping[str, str]
-
-
-def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with the values of its placeholders; other braces stay."""
-    return _PLACEHOLDER.sub(lambda found: values.get(found.group(1), found.group()), text)
-
-
-def load_attacks(
-    path: str | None = None, names: Sequence[str] = (), *, claims: Path | None = None
-) -> Attacks:
-    """Read attacks from `path`, or those that come with the package."""
+def load_attacks(path: str | None = None, names: Sequence[str] = ()) -> Attacks:
+    """Read the attacks that are named, by id or class, from `path` or from the package."""
     place = path or str(resources.files("beir_eval") / "attacks" / "attacks.toml")
     try:
-        form = _File.model_validate(read_toml(place))
+        form = Attacks.model_validate(read_toml(place))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise SettingError(f"{place}: {where}: {first['msg']}") from error
-    attacks, classes, left_out = [*form.attacks], form.classes, dict[str, str]()
-    if (number := form.outcome_claims) is not None:
-        try:
-            attacks += _outcome_claims(number, claims)
-        except ExtraMissing as error:
-            if not names or str(number) in names:
-                left_out[classes.get(number, str(number))] = str(error)
-    ids = [each.id for each in attacks]
-    for each in attacks:
-        if each.number not in classes or ids.count(each.id) > 1:
-            why = "its class is not in [classes]" if each.number not in classes else "it is twice"
+    ids = [each.id for each in form.attacks]
+    for each in form.attacks:
+        if each.number not in form.classes or ids.count(each.id) > 1:
+            lost = each.number not in form.classes
+            why = "its class is not in [classes]" if lost else "it is twice"
             raise SettingError(f"{place}: attack {each.id!r}: {why}")
-    known = sorted({*ids, *map(str, classes)})
+    known = sorted({*ids, *map(str, form.classes)})
     for name in names:
         if name not in known:
             raise SettingError(f"{place} has no attack {name!r}; {hint(name, known)}")
-    chosen = [each for each in attacks if not names or {each.id, str(each.number)} & {*names}]
-    chosen.sort(key=lambda each: each.number)
-    return Attacks(tuple(chosen), classes, form.neutral.texts, left_out)
-
-
-def _outcome_claims(number: int, file: Path | None) -> list[Attack]:
-    """Return an attack for each family of English claims; the package is read, not imported."""
-    source = "decision-model-guard"
-    if file is None:
-        try:
-            found = metadata.distribution(source)
-        except metadata.PackageNotFoundError:
-            raise ExtraMissing(source, "claims of an outcome", extra="attack") from None
-        file, source = Path(str(found.locate_file(_CLAIMS))), f"{source} {found.version}"
-    values = {"t": 'relevant to "{query}"', "label": "{top}"}
-    try:
-        data: Any = yaml.safe_load(read_text(file, SettingError, 1_000_000))
-        made = []
-        for family, texts in data["claims"]["en"].items():
-            filled = tuple(fill(text, values) for text in texts)
-            made.append(Attack(id=f"claim_{family}", number=number, source=source, texts=filled))
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise SettingError(f"{file}: no claims in the form of version 0.2: {error}") from error
-    return made
-
-
-BELOW = 10
-"""First-stage rank below which a passage is attacked, where the list is longer."""
-ROUNDED = 10
-"""Harmless words come in multiples of it, so that attacks can share a list."""
-
-Piece = tuple[Query, tuple[Passage, ...]]
-"""A query and its passages, as rankers take them."""
-
-_LOOK_ALIKES = str.maketrans("aceopxyABEHKMOPTX", "асеорхуАВЕНКМОРТХ")  # noqa: RUF001 - Cyrillic
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_OF_THE_DECISION = re.compile(
-    r"\b(?:relevan\w*|rank\w*|scored?|scores|rated?|rating|judge\w*|grad(?:e|er|ed|ing)|labell?ed|"
-    r"verdict|outcome|prefer|instructions?|highest|first choice)\b",
-    re.IGNORECASE,
-)
+    chosen = [x for x in form.attacks if not names or {x.id, str(x.number)} & {*names}]
+    return form.model_copy(update={"attacks": sorted(chosen, key=lambda each: each.number)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +124,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An attack on a target: the attacked text, the control with harmless words, and both lists."""
+    """An attack on a target: the attacked text, and the lists with it and with harmless words."""
 
     target: Target
     attack: Attack
     text: str
-    control: str
     lists: tuple[Piece, Piece]
 
 
@@ -222,7 +165,10 @@ def trials_of(
         if "{criteria}" in "".join(attack.texts) and not known.get("criteria"):
             continue
         lot = _lot(seed, target.query.id, attack.id)
-        payload = " ".join([fill(lot.choice(attack.texts), known)] * attack.times)
+        filled = _PLACEHOLDER.sub(
+            lambda found: known.get(found[1], found[0]), lot.choice(attack.texts)
+        )
+        payload = " ".join([filled] * attack.times)
         base = text if attack.base == "passage" else mixed
         attacked = _placed(_hidden(payload, attack.hide), base, attack.where, lot)
         count = -(-len(payload.split()) // ROUNDED) * ROUNDED
@@ -230,13 +176,8 @@ def trials_of(
         again = _lot(seed, target.query.id, attack.where, str(count))
         control = _placed(plain, base, attack.where, again)
         lists = target.changed(attacked), target.changed(control)
-        trials.append(Trial(target, attack, attacked, control, lists))
+        trials.append(Trial(target, attack, attacked, lists))
     return trials
-
-
-def lists_of(trials: Iterable[Trial]) -> list[Piece]:
-    """Return the lists of trials and of their controls, each once."""
-    return list(dict.fromkeys(each for trial in trials for each in trial.lists))
 
 
 def erased(text: str, query: str) -> str:

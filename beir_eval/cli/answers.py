@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,9 +21,11 @@ from beir_eval.answers.judging import (
     read_answers,
     row_of,
 )
-from beir_eval.answers.metrics import JudgeMetrics, cautions, judge_metrics
+from beir_eval.answers.metrics import JudgeMetrics, judge_metrics
 from beir_eval.answers.questions import read_questions
+from beir_eval.measures.values import Values
 from beir_eval.rankrag import build_examples, read_recipe
+from beir_eval.report.warnings import flaw_notices
 from mcranker.cli.invocation import Invocation, run_loop, say, skip_note
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import (
@@ -77,9 +80,11 @@ def _judge_answers(ctx: click.Context) -> int:
     judged_by = [(str(row.place), row.judgements) for row in rows]
     found = {name: judge_metrics([judged_by], name) for name in names}
     writers = frozenset[str]().union(*(each.models for each in answers))
-    cautious = cautions(found.items(), questions=len(rows), runs=1, judge=model, writers=writers)
-    warned = [sentence for _, sentence in cautious]
-    records = [_as_dict(name, each) for name, each in found.items()]
+    values = {
+        name: each.as_values(name, model, own=model in writers) for name, each in found.items()
+    }
+    warned = [each.sentence for each in flaw_notices(values.items())]
+    records = [_as_dict(each, values[name]) for name, each in found.items()]
     return present(
         ctx,
         lambda console: _show(console, records, len(rows), warned),
@@ -92,13 +97,13 @@ def _judge_answers(ctx: click.Context) -> int:
     )
 
 
-def _as_dict(name: str, found: JudgeMetrics) -> dict[str, Any]:
-    interval = found.interval(name)
+def _as_dict(found: JudgeMetrics, values: Values) -> dict[str, Any]:
+    several = len(values.of) > 1
     return {
-        "judge": name,
-        "scale": judge_of(name).scale,
-        "spread": found.spread,
-        "interval": None if interval is None else asdict(interval),
+        "judge": values.measure,
+        "scale": values.scale,
+        "spread": stdev(values.of.values()) if several else None,
+        "interval": asdict(values.interval) if several else None,
         **found.model_dump(exclude={"run_means", "questions"}),
     }
 

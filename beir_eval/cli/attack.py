@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from beir_eval.attacks.rankers import DEFENCES, Campaign, Through
-from beir_eval.attacks.texts import load_attacks, targets_of
+from beir_eval.attacks.rankers import DEFENCES, AttackResult, Campaign
+from beir_eval.attacks.texts import Attacks, load_attacks, targets_of
 from beir_eval.cli.flags import count_flag, dataset_argument
 from beir_eval.errors import SettingError
 from beir_eval.experiment.cell import Plan
@@ -62,7 +62,7 @@ def _attack(ctx: click.Context) -> int:
     plan = Plan("", (data,), depth=given["passages"])
     prepared = Experiment(Suite("", "", "", (), ()), plan).prepared(data)
     targets = targets_of(prepared, given["queries"], given["seed"])
-    campaign = Campaign(prepared, targets, attacks, shared, given["seed"], budget)
+    campaign = Campaign(targets, attacks, shared, given["seed"], budget)
     behind = dict.fromkeys(["none", *given["defences"]])
     pairs = [(name, each) for name in options.rankers for each in behind]
     if given["dry_run"]:
@@ -73,14 +73,15 @@ def _attack(ctx: click.Context) -> int:
         found = run_loop(partial(_all, ctx, campaign, pairs))
         if given["out"] is not None:
             with output(given["out"]) as write:
-                for line in (line for each in found for line in each.lines()):
-                    write(f"{json_text(line)}\n")
-    return _show(ctx, campaign, found)
+                for each in found:
+                    for row in each.rows:
+                        write(f"{json_text({**each.names, **row})}\n")
+    return _show(ctx, attacks, prepared.qrels, found)
 
 
 async def _all(
     ctx: click.Context, campaign: Campaign, pairs: Sequence[tuple[str, str]]
-) -> list[Through]:
+) -> list[AttackResult]:
     tracker = Tracker("attacking", unit="lists")
     with showing(ctx, tracker) as display:
 
@@ -105,13 +106,17 @@ def _dry_run(ctx: click.Context, campaign: Campaign, pairs: Sequence[tuple[str, 
     return show_estimates(ctx, ["ranker", "defence"], run_loop(count), note)
 
 
-def _show(ctx: click.Context, campaign: Campaign, found: list[Through]) -> int:
+def _show(
+    ctx: click.Context,
+    attacks: Attacks,
+    qrels: Mapping[str, Mapping[str, int]],
+    found: list[AttackResult],
+) -> int:
     without = {each.ranker: each for each in found if each.defence == "none"}
-    left_out = {**campaign.attacks.left_out}
-    left_out |= {f"{each.ranker}, {each.defence}": each.left_out for each in found if each.left_out}
+    left_out = {f"{each.ranker}, {each.defence}": each.left_out for each in found if each.left_out}
     results: dict[str, Any] = {
         "figures": [row for each in found for row in each.figures()],
-        "drift": [each.drift(without[each.ranker], campaign.prepared.qrels) for each in found],
+        "drift": [each.drift(without[each.ranker], qrels) for each in found],
         "left_out": [f"left out: {name}: {why}" for name, why in left_out.items()],
     }
     said = []
@@ -122,7 +127,7 @@ def _show(ctx: click.Context, campaign: Campaign, found: list[Through]) -> int:
     errors = [Failure("MissingScores", "; ".join(said))] if said else []
 
     def show(console: Console) -> None:
-        _tables(console, campaign.attacks.classes, results)
+        _tables(console, attacks.classes, results)
         for line in [*results["left_out"], *(f"warning: {each.message}" for each in errors)]:
             say(line)
 
@@ -216,8 +221,8 @@ command = Verb(
       beir-eval attack mini --attacks 18 --ranker rankgpt --model openai:NAME --out attacks.jsonl
 
     Of each query one passage that is not relevant is attacked, in each way by itself, and ranked
-    among the others; the same passage with as many harmless words shows what any text does. 20
-    classes of attacks; 'pip install "mcranker[attack]"' has the sentences of the 14th. The same
-    command asks nothing again that the ledger has. docs/security.md explains the figures.
+    among the others; the same passage with as many harmless words shows what any text does. 19
+    classes of attacks. The same command asks nothing again that the ledger has.
+    docs/security.md explains the figures.
     """,
 )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from beir_eval.cli.flags import count_flag, html_flag, judgement_flags
-from beir_eval.compare import FIRST_STAGE_NAME, ComparisonData, compare_pair, open_pair
+from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
+from beir_eval.compare import FIRST_STAGE_NAME, compare_pair, open_pair
 from beir_eval.data.datasets import read_qrels
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, present
@@ -30,11 +30,6 @@ def _compare(ctx: click.Context) -> int:
     given = ctx.params
     sources: tuple[str, str] = given["before"], given["after"]
     refuse_page(ctx)
-    if given["qrels"] and given["dataset"]:
-        raise click.UsageError("give --qrels or --dataset, not both", ctx)
-    by_split = ctx.get_parameter_source("split") is ParameterSource.COMMANDLINE
-    if by_split and not given["dataset"]:
-        raise click.UsageError("--split goes with --dataset; give both", ctx)
     found, names = (_files if any(map(_holds_rankings, sources)) else _runs)(ctx, sources)
     if given["html"] is None:
         shown = partial(show_comparison, found=found, top=given["passages"])
@@ -56,9 +51,8 @@ def _files(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tupl
                 "or two files or folders of saved rankings",
                 ctx,
             )
-    for option in ("dataset", "measure"):
-        if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{option} goes with runs; leave it out", ctx)
+    if ctx.get_parameter_source("measure") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--measure goes with runs; leave it out", ctx)
     found = compare_files(
         *sources,
         query=given["query"],
@@ -71,12 +65,10 @@ def _files(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tupl
 
 def _runs(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tuple[str, str]]:
     """Compare runs of a data set; also return their labels."""
-    given, data = ctx.params, None
+    given = ctx.params
     if given["qrels"]:
-        data = ComparisonData.of_qrels(given["qrels"])
-    elif given["dataset"]:
-        data = ComparisonData.of_dataset(given["dataset"], split=given["split"])
-    pair = open_pair(*sources, data=data)
+        raise click.UsageError("run folders bring their own judgements; leave out --qrels", ctx)
+    pair = open_pair(*sources)
     found = compare_pair(
         pair,
         measure=given["measure"],
@@ -122,7 +114,7 @@ command = Verb(
             default="nDCG@10",
             metavar="NAME",
         ),
-        *judgement_flags(" Run folders have their own."),
+        qrels_flag(" Of saved rankings; run folders have their own."),
         output_flag("comparison"),
         html_flag(),
     ],
@@ -130,8 +122,8 @@ command = Verb(
 
     No model is called. BEFORE and AFTER are what 'mcranker rank' wrote with --save or --output
     json, of one query or of many; folders of such files; or runs of a data set: folders of
-    'beir-eval run' (OUT/DATASET/RANKER), TREC files, or 'first-stage' for the first stage's run of
-    the other one.
+    'beir-eval run' (OUT/DATASET/RANKER), or 'first-stage' for the first stage's run of the other
+    one.
 
     For each query: the passages that moved, their ranks and relevance, the part of each in nDCG,
     and the share of each persona in the change of scores.

@@ -13,14 +13,14 @@ from click.core import ParameterSource
 from rich.table import Column
 from rich.text import Text
 
-from beir_eval.cli.flags import correction_flag, judgement_flags, measures_flag
+from beir_eval.cli.flags import judgement_flags, measures_flag
 from beir_eval.data.datasets import judging_model, read_qrels
-from beir_eval.experiment.run_folder import RANKINGS, RunFolder, ScoreCounts
+from beir_eval.experiment.run_folder import RANKINGS, RunFolder
 from beir_eval.measures.metrics import Evaluation, ceiling, evaluate, measure_names
-from beir_eval.measures.ties import Tied, missing_bounds, tie_figures
-from beir_eval.measures.values import Values, compare_runs
-from beir_eval.report.load import ties_of_rankings
-from beir_eval.report.numbers import NOTHING, interval, p_text
+from beir_eval.measures.ties import Tied, tie_figures
+from beir_eval.measures.values import LEVEL, Values, compare_runs
+from beir_eval.report.load import flawed, ties_of_rankings
+from beir_eval.report.tables import NOTHING, interval, p_text
 from mcranker.cli.invocation import say
 from mcranker.cli.output import present
 from mcranker.cli.verb import Verb, flag, output_flag
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 Qrels = Mapping[str, Mapping[str, int]]
 SHOWN_IDS = 5
-LEVEL = 0.95
 
 
 def _evaluate(ctx: click.Context) -> int:
@@ -63,39 +62,28 @@ def _values(
     """Measure -> values of a run, with what its folder says of ties and of what is missing."""
     tied = {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
     depth = max(map(len, run.values()), default=0)
-    metrics, folder, models = None, None, set[str]()
+    metrics, folder = None, None
     if (path / "manifest.json").exists():
         folder = RunFolder.open(path)
-        metrics, models = folder.metrics(), {*folder.manifest.models.values()}
-        data = folder.data()
+        metrics, data = folder.metrics(), folder.data()
         depth = data.manifest.depth
         if (path / RANKINGS).exists():
             tied = ties_of_rankings(folder, data)
     lots = tie_figures(tied, qrels, [*evaluation.means]).by_lot
     found = {}
     for measure, mean in evaluation.means.items():
-        of, ends = evaluation.per_query[measure], dict[str, tuple[float, float]]()
-        if folder and metrics and (metrics.failed or (metrics.scores and metrics.scores.missing)):
-            best = ceiling(data.first_stage(), qrels, measure)
-            ends = {each: (of[each], best.get(each, 1.0)) for each in metrics.failed if each in of}
-            if (path / RANKINGS).exists():
-                ends |= missing_bounds(folder.rankings(), qrels, measure)
-        scores = (metrics.scores if metrics else None) or ScoreCounts()
-        found[measure] = Values(
-            of,
+        of = Values(
+            evaluation.per_query[measure],
             measure,
             total=mean,
             lots=lots[measure],
-            open=ends,
-            failed=metrics.failed if metrics else {},
-            missing=scores.missing,
-            asked=scores.asked,
-            unit=ScoreCounts.unit([scores])[1],
-            cut=metrics.cut if metrics else 0,
+            empty=len(evaluation.missing_queries),
             depth=depth,
             judge=judge,
-            own=bool(judge) and judge in models,
         )
+        if folder and metrics:
+            of = flawed(of, metrics, folder, qrels, ceiling(data.first_stage(), qrels, measure))
+        found[measure] = of
     return found
 
 
@@ -121,10 +109,9 @@ def _checked_names(ctx: click.Context) -> dict[str, str]:
     given, paths = ctx.params, ctx.params["runs"]
     if (given["qrels"] is None) == (given["dataset"] is None):
         raise click.UsageError("say what to measure by: --qrels FILE or --dataset NAME", ctx)
-    for name, other in (("split", "dataset"), ("correction", "compare")):
-        is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if is_given and not given[other]:
-            raise click.UsageError(f"--{name} goes with --{other}; give both", ctx)
+    by_split = ctx.get_parameter_source("split") is ParameterSource.COMMANDLINE
+    if by_split and not given["dataset"]:
+        raise click.UsageError("--split goes with --dataset; give both", ctx)
     if given["compare"] and len(paths) < 2:
         raise click.UsageError("--compare takes two or more runs; the first is the baseline", ctx)
     if twice := [path for place, path in enumerate(paths) if path in paths[:place]]:
@@ -155,25 +142,20 @@ def _record(
     record |= {"level": LEVEL, "runs": []}
     compared = {}
     if given["compare"]:
-        record |= {"baseline": baseline, "correction": given["correction"]}
-        for measure, of in values.items():
-            found = compare_runs({measure: of}, baseline, correction=given["correction"])
-            compared[measure] = found[measure]
+        record["baseline"] = baseline
+        compared = {x: compare_runs({x: of}, baseline)[x] for x, of in values.items()}
     for name, each in evaluations.items():
         own = {measure: of[name] for measure, of in values.items()}
         run = {
             "run": name,
             "means": each.means,
             "by_lot": {measure: of.by_lot for measure, of in own.items()},
-            "intervals": {
-                k: asdict(of.interval(LEVEL)) if judged > 1 else None for k, of in own.items()
-            },
+            "intervals": {k: asdict(of.interval) if judged > 1 else None for k, of in own.items()},
             "missing_queries": each.missing_queries,
             "flaws": [
                 {"measure": measure, **flaw._asdict()}
                 for measure, of in own.items()
                 for flaw in of.flaws()
-                if flaw.kind != "few"
             ],
             "per_query": each.per_query,
         }
@@ -186,8 +168,6 @@ def _record(
 def _show(console: Console, record: Mapping[str, Any]) -> None:
     """Print a row a measure and run, and what misleads."""
     fourth = "{:.4f}".format
-    compared, correction = "baseline" in record, record.get("correction")
-    tested = ["p_value", *([] if correction == "none" else ["p_adjusted"])]
     rows, notes = list[list[str]](), list[str]()
     for measure, run in product(record["measures"], record["runs"]):
         ends, found = run["intervals"][measure], run.get("compared", {}).get(measure)
@@ -195,16 +175,15 @@ def _show(console: Console, record: Mapping[str, Any]) -> None:
         row = [measure, run["run"], fourth(run["means"][measure]), fourth(run["by_lot"][measure])]
         rows.append([*row, span])
         if found:
-            p_values = (p_text(found[name]) for name in tested)
+            p_values = (p_text(found[name]) for name in ("p_value", "p_adjusted"))
             rows[-1] += [f"{found['difference']:+.4f}", *p_values]
             rows[-1].append(" / ".join(str(found[name]) for name in ("wins", "ties", "losses")))
             notes += (
                 f"{run['run']} against {record['baseline']}: {note}." for note in found["notes"]
             )
     headings: list[Column | str] = [*numbers("mean", "by lot"), "95% interval"]
-    if compared:
-        corrected = [] if correction == "none" else [f"p ({correction})"]
-        headings += [*numbers("difference", "p", *corrected), "better / equal / worse"]
+    if "baseline" in record:
+        headings += [*numbers("difference", "p", "p (Holm)"), "better / equal / worse"]
     console.print(table(["measure", Column("run", overflow="fold"), *headings], rows))
     console.print(
         Text(f"Over {counted(record['judged_queries'], 'judged query', 'judged queries')}.")
@@ -214,7 +193,8 @@ def _show(console: Console, record: Mapping[str, Any]) -> None:
             shown = ", ".join(missing[:SHOWN_IDS]) + (", ..." if missing[SHOWN_IDS:] else "")
             count = counted(len(missing), "judged query has", "judged queries have")
             notes.append(f"{run['run']}: {count} no results (taken as an empty list): {shown}")
-        notes += (f"{run['run']}: {each['said']}." for each in run["flaws"])
+        # Queries without results are in the line above.
+        notes += (f"{run['run']}: {x['said']}." for x in run["flaws"] if x["kind"] != "empty")
     for line in dict.fromkeys(notes):
         console.print(Text(plain(line)), style="yellow", soft_wrap=True)
 
@@ -229,7 +209,6 @@ command = Verb(
         flag(
             "--compare", "Test every other run against the first one, query by query.", is_flag=True
         ),
-        correction_flag(),
         output_flag("evaluation"),
     ],
     help="""Measure TREC runs by judgements, and test whether their differences may be chance.

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.measures.values import CORRECTIONS
 from mcranker.cli.output import DONE, present, print_json, print_line
 from mcranker.cli.verb import OTHER, Reads, WholeNumber, Writes, flag, listing
 from mcranker.paths import is_file, is_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-STATISTICS = "Statistics"
 
 _OTHERS = (
     "Also: any id of ir_datasets, such as beir/fiqa/test or msmarco-passage/dev/small, and any "
@@ -65,25 +62,14 @@ def qrels_flag(more: str = "") -> click.Parameter:
     return flag("--qrels", f"{text}{more}", type=Reads())
 
 
-def judgement_flags(more: str = "") -> list[click.Parameter]:
+def judgement_flags() -> list[click.Parameter]:
     """``--qrels``, or ``--dataset`` with ``--split``."""
     text = "Take the judgements of this data set; see 'beir-eval run --datasets'."
     return [
-        qrels_flag(more),
+        qrels_flag(),
         flag("--dataset", text, metavar="NAME|FOLDER"),
         flag("--split", "Which judgements of --dataset.", default="test", metavar="NAME"),
     ]
-
-
-def correction_flag() -> click.Option:
-    """``--correction``."""
-    return flag(
-        "--correction",
-        "Of the p-values of the paired t-tests, for all comparisons of a table.",
-        type=click.Choice(CORRECTIONS),
-        default="holm",
-        section=STATISTICS,
-    )
 
 
 def suites_flag(section: str = OTHER) -> click.Option:

@@ -29,7 +29,7 @@ from beir_eval.judging.judge import (
     read_systems,
     work_of,
 )
-from beir_eval.report.numbers import interval, measure_text
+from beir_eval.report.tables import interval, measure_text
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.output import DONE, MISSING_SCORES, Failure, present, saying_where
@@ -196,8 +196,7 @@ def _show(console: Console, record: Mapping[str, Any], out: str | None) -> None:
         means = order["means"].items()
         systems = [(label, f"{people:.4f}", f"{judge:.4f}") for label, (people, judge) in means]
         console.print(table([order["measure"], "by people", "by the judge"], systems))
-        for key, of in (("tau", len(systems)), ("top_tau", order["top"])):
-            figures.append(("Kendall's tau-b", order[key], f"the best {counted(of, 'system')}"))
+        figures.append(("Kendall's tau-b", order["tau"], counted(len(systems), "system")))
     rows = []
     for name, figure, of in figures:
         value, ends = figure["value"], figure["interval"]

@@ -10,19 +10,17 @@ import click
 from rich.text import Text
 
 from beir_eval.persona_report.build import PersonaReport, write_persona_report
-from beir_eval.report.numbers import NOTHING
+from beir_eval.report.tables import NOTHING
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import command_line, present, today
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
-from mcranker.cli.verb import Verb, WholeNumber, flag, output_flag
+from mcranker.cli.verb import Verb, flag, output_flag
 from personas.format import counted, optional
 from personas.report.dataset import ReportedRun
 from personas.sanitize import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_MOST_PROCESSES = 61
 
 
 def _report(ctx: click.Context) -> int:
@@ -41,7 +39,6 @@ def _report(ctx: click.Context) -> int:
             given["runs"],
             given["out"],
             against=given["against"],
-            processes=given["processes"],
             progress=progress,
             command=command_line(ctx),
             date=today(),
@@ -78,7 +75,7 @@ def _figures(run: ReportedRun) -> Iterator[tuple[str, str]]:
         yield "agreement", f"alpha {alpha}, tau {tau}"
     others = ((survey.first_stage, totals.first_stage_ndcg), (survey.other, totals.other_ndcg))
     compared = ", ".join(f"{name} {value:.3f}" for name, value in others if value is not None)
-    yield "nDCG@10", optional(totals.ndcg, 3) + (f" ({compared})" if compared else "")
+    yield "nDCG@10", (optional(totals.ndcg, 3) or NOTHING) + (f" ({compared})" if compared else "")
     if totals.missing:
         yield "missing", counted(totals.missing, "score")
 
@@ -122,12 +119,6 @@ command = Verb(
             "The run over the same data to compare with. Without: DIRECT with the same highest "
             "score, else the first run without a team; given, or beside the run.",
             metavar="LABEL|FOLDER|none",
-        ),
-        flag(
-            "--processes",
-            "How many make pages at the same time. Without: one a processor, 8 at most.",
-            type=WholeNumber(1, _MOST_PROCESSES),
-            metavar="N",
         ),
         output_flag("report", said="What is printed. "),
     ],

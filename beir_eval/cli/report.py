@@ -8,28 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from beir_eval.answers.report import (
-    build_answer_report,
-    is_answer_folder,
-    render_answer_report,
-)
-from beir_eval.cli.flags import STATISTICS, correction_flag
 from beir_eval.experiment.run_folder import find_runs
-from beir_eval.report.as_json import render_json
 from beir_eval.report.build import build_report
-from beir_eval.report.texts import render_latex, render_markdown
+from beir_eval.report.forms import render_html, render_json, render_latex, render_markdown
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, output
-from mcranker.cli.verb import RealNumber, Verb, Writes, flag
-from mcranker.rag.page import render_answer
+from mcranker.cli.verb import Verb, Writes, flag
 from personas.format import counted
 
 if TYPE_CHECKING:
     from beir_eval.report.model import Report
 
-_OF_RANKERS = ("measure", "baseline", "correction", "level", "provider_prices")
 _SUFFIXES = (".md", ".html", ".tex", ".json")
 
 
@@ -42,41 +32,27 @@ def _report(ctx: click.Context) -> int:
             f"{', '.join(_SUFFIXES)}",
             ctx,
         )
-    main = Path(out).name if alone else "report.html"
-    if any(map(is_answer_folder, given["runs"])):
-        files = _of_answers(ctx, main)
-    else:
-        files = _of_rankers(ctx, main if alone else None)
-    if out is None:
-        with output(None) as write:
-            write(files["report.md"] if "report.md" in files else files[main])
+    runs = find_runs(given["runs"], pipelines=True)
+    report = build_report(runs, measure=given["measure"], baseline=given["baseline"])
+    unfinished = [place for section in report.sections for place in section.unfinished]
+    if unfinished and not given["quiet"]:
+        dataset, label = unfinished[0]
+        say(
+            f"{counted(len(unfinished), 'run')} not finished and left out, e.g. {label!r}"
+            f"{dataset and f' on {dataset}'}; the same 'beir-eval run' again finishes it"
+        )
+    if out is None or alone:
+        with output(out) as write:
+            write(_rendered(ctx, report, Path(out or "report.md").suffix, {}))
         return DONE
-    folder = Path(out).parent if alone else Path(out)
+    files = _all_forms(ctx, report)
+    Path(out).mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        with output(str(folder / name)) as write:
+        with output(str(Path(out) / name)) as write:
             write(text)
     if not given["quiet"]:
-        say(f"wrote {out!r}" if alone else f"wrote {', '.join(files)} to {out!r}")
+        say(f"wrote {', '.join(files)} to {out!r}")
     return DONE
-
-
-def _of_answers(ctx: click.Context, main: str) -> dict[str, str]:
-    """The page of a suite of pipelines, and a page for each of the worst answers."""
-    folder, *others = ctx.params["runs"]
-    if not main.lower().endswith(".html"):
-        raise click.UsageError("the report of a suite of pipelines is a page: name.html", ctx)
-    if others:
-        raise click.UsageError("a suite of pipelines has a page of its own; name one folder", ctx)
-    for name in _OF_RANKERS:
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            flag = name.replace("_", "-")
-            raise click.UsageError(f"--{flag} does not go with a suite of pipelines", ctx)
-    report = build_answer_report(folder)
-    worst = {f"{Path(main).stem}/{n}.html": answer for n, (answer, _) in enumerate(report.worst, 1)}
-    pages = {answer.id: name for name, answer in worst.items()} if ctx.params["out"] else {}
-    page = render_answer_report(report, footer=footer(ctx), pages=pages)
-    return {main: page, **{name: render_answer(each) for name, each in worst.items()}}
 
 
 def _files_of(out: str | None) -> list[str]:
@@ -84,19 +60,8 @@ def _files_of(out: str | None) -> list[str]:
     return [out] if out and Path(out).suffix.lower() in _SUFFIXES else []
 
 
-def _of_rankers(ctx: click.Context, alone: str | None) -> dict[str, str]:
-    """The report in the form of one file, or in every form, with figures that two refer to."""
-    given = ctx.params
-    report = build_report(find_runs(given["runs"]), **{name: given[name] for name in _OF_RANKERS})
-    unfinished = [place for section in report.sections for place in section.unfinished]
-    if unfinished and not given["quiet"]:
-        dataset, label = unfinished[0]
-        say(
-            f"{counted(len(unfinished), 'run')} not finished and left out, e.g. {label!r} on "
-            f"{dataset}; the same 'beir-eval run' again finishes it"
-        )
-    if alone or given["out"] is None:
-        return {alone or "report.md": _rendered(ctx, report, Path(alone or "report.md").suffix, {})}
+def _all_forms(ctx: click.Context, report: Report) -> dict[str, str]:
+    """A file a form, and the figures that Markdown and LaTeX refer to."""
     from beir_eval.report.figures import render_svg
 
     figures, files = dict[str, str](), dict[str, str]()
@@ -116,8 +81,6 @@ def _rendered(ctx: click.Context, report: Report, suffix: str, figures: Mapping[
             return render_latex(report, figures=figures)
         case ".json":
             return render_json(report, per_query=True)
-    from beir_eval.report.html import render_html
-
     return render_html(report, footer=footer(ctx))
 
 
@@ -137,31 +100,15 @@ command = Verb(
         flag(
             "--measure",
             "Measure in the tables, as ir-measures writes it: nDCG@10, R@100, AP(rel=2). Computed "
-            "from the runs if need be. Without: the first measure of the runs.",
+            "from the runs if need be. Of pipelines, a judge. Without: the first of the runs.",
             metavar="NAME",
         ),
         flag(
-            "--provider-prices",
-            "Price answers of other servers (--base-url) like the provider's own of that model. "
-            "Without, their cost is not known.",
-            is_flag=True,
-        ),
-        flag(
             "--baseline",
-            "Compare with this ranker, or with 'first stage'. Without: the suite's baseline, else "
-            "the first stage.",
+            "Compare with this row, or with 'first stage'. Without: the suite's baseline, else "
+            "the first stage; of pipelines the best.",
             metavar="LABEL",
-            section=STATISTICS,
         ),
-        flag(
-            "--level",
-            "Confidence level of the intervals.",
-            type=RealNumber(0, 1, min_open=True, max_open=True),
-            default=0.95,
-            metavar="X",
-            section=STATISTICS,
-        ),
-        correction_flag(),
     ],
     help="""Tables and figures from run folders, beside the paper's numbers.
 

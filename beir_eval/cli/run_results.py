@@ -20,8 +20,8 @@ from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.run_folder import METRICS, RunFolder, ScoreCounts
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.files import read_form
-from beir_eval.report.numbers import measure_text
-from beir_eval.report.warnings import measured_to
+from beir_eval.report.tables import measure_text
+from beir_eval.report.warnings import flaw_notices, measured_to
 from mcranker import RankingStarted
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import DONE, ERROR, MISSING_SCORES, Failure, as_flags, failure
@@ -217,12 +217,17 @@ def _judged(judge: JudgeMetrics) -> str:
 
 def cautions_of(experiment: Experiment, results: Sequence[CellResult]) -> list[str]:
     """Write the table of a grid's points; what misleads, in sentences."""
-    finished = [(each.label, each.answers) for each in results if each.answers]
+    finished = {each.label: each.answers for each in results if each.answers}
     folders = (RunFolder.open(each.path).manifest.answers for each in results if each.answers)
     judge = next((each.judge for each in folders if each), "")
+    values = (
+        (f"{label}: {name}", one.as_values(name, judge, own=judge in of.writers))
+        for label, of in finished.items()
+        for name, one in of.judges.items()
+    )
     if rows := [*_grid(experiment)]:
         write_whole(Path(experiment.plan.out) / GRID, _as_csv(rows))
-    return [sentence for _, sentence in suite_cautions(finished, judge)] if finished else []
+    return [each.sentence for each in (*suite_cautions(finished), *flaw_notices(values))]
 
 
 def _grid(experiment: Experiment) -> Iterator[dict[str, Any]]:

@@ -64,8 +64,6 @@ class SystemOrder:
     queries: int  # that people and the judge have judged
     means: Mapping[str, Sequence[float]]  # label -> by people, by judge; people's best first
     tau: Figure  # of all systems
-    top: int  # systems in the better half by people, rounded up
-    top_tau: Figure  # of these
 
 
 def default_mapping(grades: Sequence[int]) -> dict[int, int]:
@@ -176,19 +174,15 @@ def system_order(
             found = evaluate(system.run, kept, (measure,)).per_query[measure]
             values[place, row] = [found[each] for each in common]
 
-    def tau(places: Sequence[int]) -> Figure:
-        def of(weights: Numbers) -> Numbers:
-            means = np.round(values[:, places] @ weights.T / len(common), _PLACES)
-            each = (kendall_tau(*means[:, :, draw].tolist()) for draw in range(len(weights)))
-            return np.array([*each], dtype=np.float64)
-
-        return _figure(of, len(common), seed)
+    def tau(weights: Numbers) -> Numbers:
+        means = np.round(values @ weights.T / len(common), _PLACES)
+        each = (kendall_tau(*means[:, :, draw].tolist()) for draw in range(len(weights)))
+        return np.array([*each], dtype=np.float64)
 
     means = values.mean(axis=2)
     best = np.argsort(-means[0], kind="stable").tolist()
-    top = math.ceil(len(systems) / 2)
     by_label = {systems[each].label: means[:, each].tolist() for each in best}
-    return SystemOrder(measure, len(common), by_label, tau(best), top, tau(best[:top]))
+    return SystemOrder(measure, len(common), by_label, _figure(tau, len(common), seed))
 
 
 def _figure(statistic: Callable[[Numbers], Numbers], queries: int, seed: int) -> Figure:

@@ -132,10 +132,10 @@ class UmbrelaRanker(DirectRanker):
         own = self.prompts.hashes_of(OPTIONAL_PROMPTS["umbrela"])
         return {**super().hashes_for(config), **own}
 
-    def _score_prompt(self, judges: Sequence[Member], session: Session) -> ScorePrompt:
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt:
         config, prompts = session.config, session.prompts
         answer = UmbrelaScoring(config, prompts) if config.scoring == "integer" else None
-        return ScorePrompt(prompts[self.prompt], session, None, answer=answer)
+        return ScorePrompt(prompts[self.prompt], session, answer=answer)
 
 
 class UmbrelaScoring(IntegerScoring):

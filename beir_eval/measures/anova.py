@@ -56,16 +56,11 @@ class Anova:
     balanced: bool
     rows: tuple[AnovaRow, ...]
     means: Mapping[str, Mapping[str, float]]
-    interactions: Mapping[tuple[str, str], Mapping[tuple[str, ...], float]]
     note: str = ""  # what a reader must know before the numbers
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
-        interactions = {
-            ":".join(pair): {" / ".join(levels): mean for levels, mean in cells.items()}
-            for pair, cells in self.interactions.items()
-        }
-        return {**asdict(self), "interactions": interactions}
+        return asdict(self)
 
 
 def effect(term: str, ss: float, df: int, residual: AnovaRow, observations: int) -> AnovaRow:
@@ -117,13 +112,10 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
             "unless no value differs"
         )
     tests = tests.sort_values("F", ascending=False, kind="stable").astype({"df": int})
-    used = [re.findall(r"x\d+", term) for term in tests.index]
+    used = (re.findall(r"x\d+", term) for term in tests.index)
     tests.index = [":".join(columns[each] for each in term) or "Residual" for term in used]
     *tested, (name, ss, df, *_) = tests.itertuples()
     residual = AnovaRow(name, ss, df, ss / df)
-
-    def means(by: str | list[str]) -> dict[Any, float]:
-        return {level: fmean(of) for level, of in frame.groupby(by, sort=False)["y"]}
 
     cells = frame.groupby([*columns]).size()
     return Anova(
@@ -134,14 +126,14 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
             *(effect(row.Index, row.sum_sq, row.df, residual, len(frame)) for row in tested),
             residual,
         ),
-        means={factor: means(column) for column, factor in columns.items()},
+        means={
+            factor: {level: fmean(of) for level, of in frame.groupby(column, sort=False)["y"]}
+            for column, factor in columns.items()
+        },
         note=""
         if copies < 2
         else f"Every row is in the table {copies} times or more: copies are "
         "no further observations, and p-values are too small.",
-        interactions={
-            (columns[pair[0]], columns[pair[1]]): means(pair) for pair in used if len(pair) == 2
-        },
     )
 
 

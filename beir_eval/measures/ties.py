@@ -1,20 +1,14 @@
 """Effect of the order in which the ranker got the passages on a run's measures.
 
-Passages that a ranker could not tell apart keep the order of the first stage. The same scores
-could as well have put them in any other order, so a run's value is one of many. Three figures
-represent them: ties in the worst order, in the best, and drawn by lot, which is the mean of
-`DRAWS` draws. Only the last one owes nothing to the first stage, so tests compare runs by it.
+Passages that a ranker could not tell apart keep the order of the first stage. Three figures say
+what that is worth: ties in the worst order, in the best, and drawn by lot, the mean of `DRAWS`
+draws, which alone owes nothing to the first stage: tests compare runs by it.
 
-Each draw gives the passages of a query to the ensemble in another order. That covers ties of the
-final scores, and ties within the scores of one persona, which an ensemble breaks that ranks
-persona by persona, see `personas.ensembles.RankTies`. Of rankers that compare, those passages are
-tied whose order their replies have not decided, see `mcranker.Ranking`. A query's draws depend on
-its id and its passages alone: runs of the same passages share them, and differ by scores only.
-
-The two ends are exact where only final scores tie, for measures that never fall when a better
-grade moves up, as nDCG, recall and average precision. Where personas' ties count, they are the
-lowest and the highest value of the draws, of the order that has the relevant passages last, and
-of the one that has them first.
+Each draw gives a query's passages to the ensemble in another order: that covers ties of the final
+scores and those within a persona's scores (`personas.ensembles.RankTies`). A query's draws depend
+on its id and its passages alone, so runs of the same passages share them. The two ends are exact
+where only final scores tie, for measures that never fall when a better grade moves up; else they
+are the ends of the draws and of the orders by grade.
 """
 
 from __future__ import annotations

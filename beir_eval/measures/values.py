@@ -9,12 +9,12 @@ degrees of freedom (scipy's Student distribution).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from beir_eval.errors import ExtraMissing, SettingError, check_number
+from beir_eval.errors import ExtraMissing, SettingError
 from personas.format import counted
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-Correction = Literal["holm", "bonferroni", "bh", "none"]
-CORRECTIONS: tuple[str, ...] = get_args(Correction)
+LEVEL = 0.95
+"""Of confidence intervals."""
 
 EQUAL = 1e-9
 """Two values that differ by no more are a tie."""
@@ -41,7 +41,9 @@ FEWEST = 6
 FEW = 20
 """Queries below which intervals and tests are rough."""
 
-Kind = Literal["missing", "failed", "undefined", "cut", "ties", "model", "own model", "few"]
+Kind = Literal[
+    "failed", "empty", "missing", "undefined", "own model", "model", "cut", "ties", "few"
+]
 Data = TypeVar("Data", bound=Hashable)
 Label = TypeVar("Label", bound=Hashable)
 Query = TypeVar("Query", str, int)
@@ -64,45 +66,29 @@ class Interval:
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a measure for one system.
+    """The values of a measure for one system."""
 
-    Attributes:
-        of: query id -> value as ranked or judged. A query that failed has the lowest one.
-        measure: its name.
-        total: the measure over all queries, where that is not their mean.
-        lots: query id -> value with ties drawn by lot, of the queries that have ties.
-        lots_known: False if nothing is known of ties.
-        open: query id -> lowest and highest value that missing scores could have given; a query
-            without any value is in no mean, but in both cases of it.
-        failed: query id -> why it has no result.
-        undefined: queries for which the measure has no value; they are in no mean.
-        missing: scores, comparisons or verdicts that did not come, of those `asked` for.
-        unit: their name in the plural.
-        cut: queries of which passages were cut to fit the model.
-        depth: passages a query that were ranked, at most; None if not known.
-        judge: the model that made the judgements; empty for people and for words.
-        own: True if that model is also the system's.
-        scale: lowest and highest value of the measure.
-        runs: means of repetitions.
-    """
-
-    of: Mapping[str, float]
+    of: Mapping[str, float]  # query id -> value as ranked; of one that failed the lowest
     measure: str = ""
-    total: float | None = None
+    total: float | None = None  # the measure over all queries, where that is not their mean
+    # Query id -> value with ties drawn by lot, of the queries that have ties.
     lots: Mapping[str, float] = field(default_factory=dict)
-    lots_known: bool = True
+    lots_known: bool = True  # False if nothing is known of ties
+    # Query id -> lowest and highest value that missing scores could have given; a query without
+    # any value is in no mean, but in both cases of it.
     open: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
-    undefined: int = 0
-    missing: int = 0
-    asked: int = 0
-    unit: str = "scores"
-    cut: int = 0
-    depth: int | None = None
-    judge: str = ""
-    own: bool = False
+    failed: Mapping[str, str] = field(default_factory=dict)  # query id -> why it has no result
+    empty: int = 0  # other judged queries without a result, which count as empty lists
+    undefined: int = 0  # queries for which the measure has no value; they are in no mean
+    missing: int = 0  # scores, comparisons or verdicts that did not come
+    asked: int = 0  # scores, comparisons or verdicts in all
+    unit: str = "scores"  # their name in the plural
+    cut: int = 0  # queries of which passages were cut to fit the model
+    depth: int | None = None  # passages a query that were ranked, at most; None if not known
+    judge: str = ""  # the model that made the judgements; empty for people and for words
+    own: bool = False  # that model is also the system's
     scale: tuple[float, float] = (-math.inf, math.inf)
-    runs: tuple[float, ...] = ()
+    runs: tuple[float, ...] = ()  # means of repetitions
 
     @property
     def mean(self) -> float | None:
@@ -140,10 +126,22 @@ class Values:
         low, high = self.ends
         return low is not None and high is not None and high - low >= 0.0005
 
-    def interval(self, level: float = 0.95) -> Interval:
-        """Student's confidence interval of `by_lot`, within the scale."""
+    @cached_property
+    def interval(self) -> Interval:
+        """Student's 95% interval of `by_lot`, within the scale."""
         low, high = self.scale
-        return confidence_intervals({"": self.fair}, level=level, low=low, high=high)[""]
+        return confidence_intervals({"": self.fair}, low=low, high=high)[""]
+
+    def only(self, queries: Collection[str]) -> Values:
+        """The values of some queries."""
+
+        def some(of: Mapping[str, Any]) -> dict[str, Any]:
+            return {each: of[each] for each in queries if each in of}
+
+        if (of := some(self.of)) == self.of:
+            return self
+        lots, open_, failed = map(some, (self.lots, self.open, self.failed))
+        return replace(self, total=None, of=of, lots=lots, open=open_, failed=failed)
 
     def flaws(self) -> Iterator[Flaw]:
         """Yield what a reader must know besides the number, the worst first."""
@@ -154,6 +152,9 @@ class Values:
         if self.failed:
             those = counted(len(self.failed), "failed query", "failed queries")
             yield Flaw("failed", f"{those}, counted with the lowest value{could}")
+        if self.empty:
+            those = counted(self.empty, "query", "queries")
+            yield Flaw("empty", f"{those} without results, counted as empty lists")
         if self.missing:
             share = f"{100 * self.missing / self.asked:.1f}%" if self.asked else "some"
             said = f"{self.missing:,} of {self.asked:,} {self.unit} are missing ({share})"
@@ -169,9 +170,10 @@ class Values:
             those = counted(self.cut, "query", "queries")
             yield Flaw("cut", f"passages of {those} were cut to fit the model")
         if not self.lots_known:
-            yield Flaw("ties", "the effect of ties is not known")
+            yield Flaw("ties", "the effect of ties is not known; values and tests are as ranked")
         if self.of and len(self.of) < FEW:
-            yield Flaw("few", f"{counted(len(self.of), 'query', 'queries')}, fewer than {FEW}")
+            those = counted(len(self.of), "query", "queries")
+            yield Flaw("few", f"{those}, fewer than {FEW}: intervals and tests are rough")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,54 +222,40 @@ class Comparison:
         return self.wins + self.ties + self.losses
 
 
-def compare(run: Values, baseline: Values, *, level: float = 0.95) -> Comparison:
-    """Compare two systems by the same measure; errors are those of `compare_runs`."""
-    return compare_runs({"": {"run": run, "": baseline}}, "", level=level)[""]["run"]
-
-
 def compare_runs(
     values: Mapping[Data, Mapping[Label, Values | Mapping[str, float]]],
     baseline: Label,
-    *,
-    correction: str = "holm",
-    level: float = 0.95,
 ) -> dict[Data, dict[Label, Comparison]]:
     """Compare every run with the baseline, on every data set.
 
-    All comparisons are one family: p-values are corrected for all of them together. A data set
+    All comparisons are one family: p-values are corrected for all of them by Holm. A data set
     without the baseline has none. Queries that only one of two runs has are left out.
 
     Args:
         values: data set -> run -> its `Values` of one measure, or query id -> value.
         baseline: the run that the others are compared with.
-        correction: one of `CORRECTIONS`.
-        level: of the intervals, above 0 and below 1.
 
     Raises:
-        SettingError: `correction` is unknown, `level` is out of its range, two runs have no query
-            in common, or a value is not a finite number.
+        SettingError: two runs have no query in common, or a value is not a finite number.
         ExtraMissing: scipy is not installed.
     """
-    _check_correction(correction)
     pairs: list[tuple[Data, Label, Values, Values]] = []
-    for data, runs in values.items():
-        if baseline in runs:
-            base = _as_values(runs[baseline])
-            others = (each for each in runs.items() if each[0] != baseline)
-            pairs += [(data, label, _as_values(of), base) for label, of in others]
+    for data, given in values.items():
+        runs = {label: of if isinstance(of, Values) else Values(of) for label, of in given.items()}
+        base = runs.pop(baseline, None)
+        pairs += [(data, label, of, base) for label, of in runs.items() if base]
     # As it is, then with what is missing against the run, then for it.
     cases = [[_differences(pair, case) for pair in pairs] for case in (None, False, True)]
     p_values = [[_p_value(each) for each in case] for case in cases]
-    corrected = [_corrected(case, correction) for case in p_values]
+    corrected = [_corrected(case) for case in p_values]
     found: dict[Data, dict[Label, Comparison]] = {data: {} for data in values}
     for place, (data, label, run, base) in enumerate(pairs):
         differences = cases[0][place]
         wins, losses = int((differences > EQUAL).sum()), int((differences < -EQUAL).sum())
         mean, spread = _mean_and_spread(differences)
         far = run.scale[1] - run.scale[0]
-        ends = confidence_intervals(
-            {"": dict(enumerate(differences.tolist()))}, level=level, low=-far, high=far
-        )
+        gains = dict(enumerate(differences.tolist()))
+        ends = confidence_intervals({"": gains}, low=-far, high=far)
         means = [float(case[place].mean()) for case in cases]
         said = {_decided(mean, ps[place]) for mean, ps in zip(means, corrected, strict=True)}
         count = len(differences)
@@ -290,33 +278,23 @@ def compare_runs(
     return found
 
 
-def adjust(p_values: Sequence[float], method: str = "holm") -> list[float]:
-    """Correct the p-values of one family for their number m, in their order; at most 1."""
-    _check_correction(method)
-    for p_value in p_values:
-        if not 0 <= p_value <= 1:
-            raise SettingError(f"p-value {p_value!r} is out of range; it lies within 0 to 1")
+def adjust(p_values: Sequence[float]) -> list[float]:
+    """Correct the p-values of one family by Holm, in their order; at most 1."""
     import numpy as np
 
     given, count = np.array(p_values, dtype=np.float64), len(p_values)
-    order, ranks = np.argsort(given, kind="stable"), np.arange(1, count + 1)
-    if method == "bonferroni":
-        given = given * count
-    elif method == "holm":
-        given[order] = np.maximum.accumulate(given[order] * (count + 1 - ranks))
-    elif method == "bh":
-        given[order] = np.minimum.accumulate((given[order] * count / ranks)[::-1])[::-1]
+    order = np.argsort(given, kind="stable")
+    given[order] = np.maximum.accumulate(given[order] * np.arange(count, 0, -1))
     return [float(each) for each in np.minimum(given, 1.0)]
 
 
 def confidence_intervals(
     values: Mapping[Label, Mapping[Query, float]],
     *,
-    level: float = 0.95,
     low: float = -math.inf,
     high: float = math.inf,
 ) -> dict[Label, Interval]:
-    """Student's intervals of the means over queries: mean +- t * sd / sqrt(n), sd with n - 1.
+    """Student's 95% intervals of the means over queries: mean +- t * sd / sqrt(n), sd with n - 1.
 
     Where all values are equal the ends are too. One query says nothing of others: its interval
     goes from `low` to `high`. For the interval of a difference, give the differences as a run.
@@ -325,18 +303,13 @@ def confidence_intervals(
 
     Args:
         values: run -> query id -> value; one query or more.
-        level: share of such intervals that hold the true mean, above 0 and below 1.
         low: no interval goes below it, such as 0 for a measure that cannot.
         high: no interval goes above it.
 
     Raises:
-        SettingError: `level` is out of its range, a run has no query, or a value is not a finite
-            number.
+        SettingError: a run has no query, or a value is not a finite number.
         ExtraMissing: scipy is not installed.
     """
-    check_number("level", level, 0, 1, example=0.95)
-    if level in (0, 1):
-        raise SettingError(f"level={level!r} is out of range; give a number within 0 and 1")
     found = {}
     for label, of in values.items():
         if not of:
@@ -345,14 +318,10 @@ def confidence_intervals(
         reach = math.inf
         if len(row) > 1:
             spread = float(row.std(ddof=1))
-            reach = _quantile((1 + level) / 2, len(row) - 1) / math.sqrt(len(row)) * spread
+            reach = _quantile((1 + LEVEL) / 2, len(row) - 1) / math.sqrt(len(row)) * spread
         mean = float(row.mean())
         found[label] = Interval(max(low, mean - reach), min(high, mean + reach))
     return found
-
-
-def _as_values(given: Values | Mapping[str, float]) -> Values:
-    return given if isinstance(given, Values) else Values(given)
 
 
 def _mean(values: Iterable[float]) -> float | None:
@@ -411,9 +380,9 @@ def _p_value(differences: Numbers) -> float | None:
     return 2 * float(_scipy().stdtr(len(differences) - 1, -t_value))
 
 
-def _corrected(p_values: Sequence[float | None], correction: str) -> list[float | None]:
+def _corrected(p_values: Sequence[float | None]) -> list[float | None]:
     # What is not tested counts in its family all the same.
-    corrected = adjust([1.0 if each is None else each for each in p_values], correction)
+    corrected = adjust([1.0 if each is None else each for each in p_values])
     return [
         None if given is None else each for given, each in zip(p_values, corrected, strict=True)
     ]
@@ -441,10 +410,3 @@ def _scipy() -> Any:
     except ImportError as missing:
         raise ExtraMissing("scipy", "significance tests and intervals", extra="eval") from missing
     return special
-
-
-def _check_correction(correction: str) -> None:
-    if correction not in CORRECTIONS:
-        raise SettingError(
-            f"correction={correction!r} is unknown; give one of {', '.join(CORRECTIONS)}"
-        )

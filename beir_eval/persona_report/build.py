@@ -13,23 +13,16 @@ failed come after them, and have no page.
 
 from __future__ import annotations
 
-import gc
 import json
-import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import orjson
 
-from beir_eval.errors import BeirEvalError, RunFolderError, SettingError
+from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.experiment.run_folder import RANKINGS, Ranked, index_rankings
 from beir_eval.persona_report.sources import (
     MEASURE,
@@ -38,6 +31,7 @@ from beir_eval.persona_report.sources import (
     differences,
     find_sources,
 )
+from beir_eval.report.load import Loader
 from beir_eval.report.warnings import conditions, program_note
 from mcranker import __version__
 from personas.io.atomic import replacing_folder
@@ -62,15 +56,8 @@ FIGURES = "figures.json"
 MARKER = "persona-report.json"
 """A folder with this file is a report, which another one may replace."""
 
-_WORTH_A_PROCESS = 16
-"""With fewer queries a process, starting it takes longer than it saves."""
-_MOST_BY_DEFAULT = 8
-_MOST = 61
-"""Processes; Windows has no way to wait for more."""
-_OBJECTS_BETWEEN = 50_000
-"""Objects made between two searches for cycles."""
 _CHUNK = 64
-"""Queries that a worker takes at a time."""
+"""Queries whose rankings are in memory at a time."""
 _OF_TEAMS = ("team_size", "recruiting", "criteria", "ensemble")
 _SETTINGS = (
     *("preset", "team_size", "recruiting", "criteria", "scoring", "scale", "labels", "ensemble"),
@@ -100,7 +87,6 @@ def write_persona_report(
     out: str | os.PathLike[str],
     *,
     against: str | None = None,
-    processes: int | None = None,
     progress: Progress | None = None,
     command: str = "",
     date: str = "",
@@ -108,18 +94,13 @@ def write_persona_report(
     """Write the report on the runs in or below `paths` into the folder `out`.
 
     The folder appears whole or not at all, and replaces a report that is there. The same runs
-    give the same pages, whatever the number of processes.
-
-    Scripts that use several processes must be importable: their code belongs below
-    ``if __name__ == "__main__":``.
+    give the same pages.
 
     Args:
         paths: run folders, or folders that hold some.
         out: a new folder, an empty one, or one with a report.
         against: label or folder of the run to compare with, or ``"none"``. Without: a run
             without a team over the same data, DIRECT with the same highest score first.
-        processes: that make pages, 1 to 61. Without: one a processor, 8 at most, and fewer for few
-            queries.
         progress: receives the progress of the work.
         command: that made the pages, for their last line; empty for none.
         date: when they were made, for their last line; empty for none.
@@ -127,12 +108,9 @@ def write_persona_report(
     Raises:
         RunFolderError: there is no run, or none like `against`; a file is damaged, of another
             version or incomplete. Names the file, and the line.
-        SettingError: `out` holds something else, or `processes` is out of its range.
-        BeirEvalError: a worker process ended before its work was done.
+        SettingError: `out` holds something else.
         OSError: the report cannot be written; what was there before is untouched.
     """
-    if processes is not None and not 1 <= processes <= _MOST:
-        raise SettingError(f"processes={processes!r} is outside 1 to {_MOST}")
     out = Path(out)
     _check_place(out)
     sources, left_out = find_sources(paths, against)
@@ -142,7 +120,8 @@ def write_persona_report(
                 f"{str(out)!r} holds the run {str(run.path)!r}, and would be replaced as a whole; "
                 "name another folder"
             )
-    footer, tested = ReportFooter(__version__, date, command), differences(sources)
+    footer, loader = ReportFooter(__version__, date, command), Loader(MEASURE)
+    tested = differences(sources, loader)
     ranked = [
         index_rankings(each.run.path / RANKINGS, finished=each.run.manifest.finished)
         for each in sources
@@ -150,25 +129,21 @@ def write_persona_report(
     done, total = 0, sum(len(each.offsets) for each in ranked)
     report: Callable[[int, int], None] = progress or (lambda done, total: None)
     pages, runs = 0, []
-    with (
-        replacing_folder(out) as folder,
-        _workers(processes, total) as mapped,
-    ):
+    with replacing_folder(out) as folder:
         report(done, total)
         for number, source in enumerate(sources):
             place = folder / f"run-{number + 1}" if len(sources) > 1 else folder
             (place / query_page(1)).parent.mkdir(parents=True)
-            chunks = _chunks(source, ranked[number], place, footer)
-            found = []
-            for written, findings in mapped(_write_pages, chunks):
+            found: list[QueryFindings] = []
+            for written, findings in _write_pages(source, ranked[number], place, footer):
                 pages += written
-                found += findings
-                done += len(findings)
+                found.append(findings)
+                done += 1
                 report(done, total)
             survey = survey_of(
                 [*found, *_failed(source, ranked[number])],
                 differences=tested[number],
-                **_about(source, ranked[number]),
+                **_about(source, ranked[number], loader),
             )
             options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
             (place / FIGURES).write_bytes(orjson.dumps(survey, option=options))
@@ -209,7 +184,7 @@ def _check_place(out: Path) -> None:
         )
 
 
-def _about(source: Source, ranked: Ranked) -> dict[str, Any]:
+def _about(source: Source, ranked: Ranked, loader: Loader) -> dict[str, Any]:
     """Fields of a survey about the run: names, models, and settings that shape scores."""
     data, config = source.data.manifest, source.run.manifest.config
     split = "" if data.split == "test" else f" ({data.split})"
@@ -227,7 +202,7 @@ def _about(source: Source, ranked: Ranked) -> dict[str, Any]:
             and (source.team or name not in _OF_TEAMS)
             and not (name == "scale" and config.get("labels"))
         },
-        "notes": tuple(_notes(source, ranked)),
+        "notes": tuple(_notes(source, ranked, loader)),
     }
 
 
@@ -254,12 +229,14 @@ def _failed(source: Source, ranked: Ranked) -> Iterator[QueryFindings]:
         )
 
 
-def _notes(source: Source, ranked: Ranked) -> Iterator[str]:
+def _notes(source: Source, ranked: Ranked, loader: Loader) -> Iterator[str]:
     """Notes for readers of the report, a sentence or two each."""
     queries, count = source.data.queries(), len(ranked.offsets)
-    if judge := source.data.manifest.judge:
-        own = ", which also ranked here" if judge in source.run.manifest.models.values() else ""
-        yield f"The judgements are by a model, {judge}{own}, not by people."
+    if source.run.manifest.finished:
+        flaws = loader.of_run(source.run, source.data).values.flaws()
+        yield from (f"{each.said[:1].upper()}{each.said[1:]}." for each in flaws)
+    elif judge := source.data.manifest.judge:
+        yield f"Judged by a model, {judge}, and not by people."
     if not source.run.manifest.finished:
         torn = " The last ranking was not written to its end and is left out."
         yield (
@@ -278,19 +255,10 @@ def _notes(source: Source, ranked: Ranked) -> Iterator[str]:
     yield from program_note(source.run.manifest.models.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """Some consecutive queries of a run: the work of one process at a time."""
-
-    source: Source
-    folder: Path  # of the run's pages
-    footer: ReportFooter
-    count: int  # queries with a page
-    first: int  # place of the first of these, from 1
-    queries: tuple[KeptQuery, ...]
-
-
-def _chunks(source: Source, ranked: Ranked, folder: Path, footer: ReportFooter) -> Iterator[_Chunk]:
+def _write_pages(
+    source: Source, ranked: Ranked, folder: Path, footer: ReportFooter
+) -> Iterator[tuple[int, QueryFindings]]:
+    """Write the pages of each query; yield their number, and what the survey takes from them."""
     texts = source.data.queries()
     if strangers := ranked.offsets.keys() - texts.keys():
         raise RunFolderError(
@@ -298,89 +266,17 @@ def _chunks(source: Source, ranked: Ranked, folder: Path, footer: ReportFooter) 
             f"{source.data.path} does not hold; the folders do not belong together"
         )
     grades, others = source.data.qrels(), source.others()
-    queries = tuple(
+    queries = [
         KeptQuery(ranked.offsets[each], others.get(each), grades.get(each))
         for each in texts
         if each in ranked.offsets
-    )
+    ]
     for start in range(0, len(queries), _CHUNK):
-        some = queries[start : start + _CHUNK]
-        yield _Chunk(source, folder, footer, len(queries), start + 1, some)
-
-
-def _write_pages(chunk: _Chunk) -> tuple[int, list[QueryFindings]]:
-    """Write the pages of the queries; return their number, and what the survey takes from them."""
-    pages, findings = 0, []
-    for place, ranking in enumerate(chunk.source.read(chunk.queries), start=chunk.first):
-        around = PageContext(chunk.source.title, place, chunk.count, chunk.footer)
-        for part, page in enumerate(inspection_pages(ranking, around), start=1):
-            _write(chunk.folder / query_page(place, part), page)
-            pages += 1
-        findings.append(QueryFindings.of(place, ranking))
-    return pages, findings
-
-
-Mapped: TypeAlias = Callable[
-    [Callable[[_Chunk], tuple[int, list[QueryFindings]]], Iterable[_Chunk]],
-    Iterator[tuple[int, list[QueryFindings]]],
-]
-"""Does what `map` does, perhaps in other processes."""
-
-
-@contextmanager
-def _workers(processes: int | None, queries: int) -> Iterator[Mapped]:
-    if processes is None:
-        bound = hasattr(os, "sched_getaffinity")
-        usable = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
-        processes = max(1, min(usable, _MOST_BY_DEFAULT, queries // _WORTH_A_PROCESS))
-    if processes == 1:
-        yield map
-        return
-    # Started afresh, and not forked, because a fork of a process with threads may hang.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin)
-
-    def mapped(
-        work: Callable[[_Chunk], tuple[int, list[QueryFindings]]], chunks: Iterable[_Chunk]
-    ) -> Iterator[tuple[int, list[QueryFindings]]]:
-        with _interrupts_kept_back():
-            return pool.map(work, chunks)
-
-    try:
-        yield mapped
-    except BrokenProcessPool as failure:
-        raise BeirEvalError(
-            f"one of {processes} worker processes ended before its work was done, perhaps for "
-            "want of memory, or because a script starts this without an "
-            "if __name__ == '__main__' around it; try it with 1 process"
-        ) from failure
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _interrupts_kept_back() -> Iterator[None]:
-    """Ctrl-C reaches all processes of a terminal; what is started here must not see it."""
-    known = hasattr(signal, "pthread_sigmask")
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if known else None
-    try:
-        yield
-    finally:
-        if before is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _begin() -> None:
-    """Prepare a worker: the process that started it decides when it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A query's hundreds of passages are made at once and gone at once: looking for cycles among
-    # them after every 700 objects takes a tenth of the time.
-    gc.set_threshold(_OBJECTS_BETWEEN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "this runs in a worker"
-
-    def end_with_parent() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+        read = source.read(queries[start : start + _CHUNK])
+        for place, ranking in enumerate(read, start + 1):
+            around = PageContext(source.title, place, len(queries), footer)
+            pages = inspection_pages(ranking, around)
+            count = 0
+            for count, page in enumerate(pages, 1):
+                _write(folder / query_page(place, count), page)
+            yield count, QueryFindings.of(place, ranking)

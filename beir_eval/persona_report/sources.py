@@ -21,7 +21,7 @@ from beir_eval.experiment.run_folder import (
     judged_by_team,
     ranking_at,
 )
-from beir_eval.measures.values import Values, compare_runs, confidence_intervals
+from beir_eval.measures.values import Values, compare_runs
 from beir_eval.report.load import Loader
 from mcranker.paths import is_folder
 from personas.ensembles import highest_score
@@ -211,11 +211,11 @@ def _has_rankings(run: RunFolder) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
+def differences(sources: Sequence[Source], cache: Loader) -> list[tuple[Difference, ...]]:
     """Of each run over its first stage and over the other ranker; none of runs not finished."""
-    cache = Loader(MEASURE)
     teams = any(source.team for source in sources)
-    pairs: dict[tuple[int, str], tuple[Values, Values, str]] = {}
+    pairs: dict[tuple[int, str], dict[str, Values]] = {}
+    refused: dict[tuple[int, str], str] = {}
     for place, source in enumerate(sources):
         if not source.run.manifest.finished:
             continue
@@ -226,34 +226,27 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
             other = cache.of_run(source.other, source.data).values
             against[source.other.manifest.label] = other, _why_not(source, ours, other)
         for name, (base, why_not) in against.items():
+            pairs[place, name] = {"ours": ours, "theirs": base}
             if teams and not source.team:
                 why_not = why_not or "this report tests its teams alone"
-            pairs[place, name] = ours, base, why_not
-    tests = compare_runs(
-        {
-            key: {"ours": ours, "theirs": theirs}
-            for key, (ours, theirs, why_not) in pairs.items()
-            if not why_not
-        },
-        "theirs",
-    )
+            refused[place, name] = why_not
+    shown = compare_runs(pairs, "theirs")
+    tested = compare_runs({key: of for key, of in pairs.items() if not refused[key]}, "theirs")
     found: list[list[Difference]] = [[] for _ in sources]
-    for (place, name), (ours, base, why_not) in pairs.items():
-        values, theirs = ours.fair, base.fair
-        gains = {each: value - theirs[each] for each, value in values.items()}
-        interval = confidence_intervals({"gain": gains}, low=-1, high=1)["gain"]
-        test = tests.get((place, name))
-        p_value = test["ours"].p_adjusted if test else None
+    for key, of in pairs.items():
+        than = (tested if key in tested else shown)[key]["ours"]
+        p_value = than.p_adjusted if key in tested else None
+        why_not = refused[key]
         if not why_not and p_value is None:
             why_not = "a test takes 6 queries, and differences that vary"
-        found[place].append(
+        found[key[0]].append(
             Difference(
-                against=name,
-                queries=len(gains),
-                ours=sum(values.values()) / len(values),
-                theirs=sum(theirs.values()) / len(theirs),
-                low=interval.low,
-                high=interval.high,
+                against=key[1],
+                queries=than.queries,
+                ours=of["ours"].by_lot or 0.0,
+                theirs=of["theirs"].by_lot or 0.0,
+                low=than.interval.low,
+                high=than.interval.high,
                 p_value=p_value,
                 why_not=why_not,
             )

@@ -1,4 +1,4 @@
-"""From run folders to a report: the numbers of every place in its tables."""
+"""From run folders to a report: sections by suite, columns by data set or judge, rows by label."""
 
 from __future__ import annotations
 
@@ -6,138 +6,227 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from beir_eval.answers.metrics import AnswerMetrics, grid_row, suite_cautions
 from beir_eval.errors import SettingError
-from beir_eval.experiment.labels import natural
-from beir_eval.experiment.run_folder import FIRST_STAGE, RunFolder, SuiteNote
+from beir_eval.experiment.labels import column_names, natural, row_labels
+from beir_eval.experiment.pipeline_cell import read_answers_of, read_judgements
+from beir_eval.experiment.run_folder import (
+    ANSWERS,
+    FIRST_STAGE,
+    JUDGEMENTS,
+    METRICS,
+    PIPELINE,
+    DataFolder,
+    FigureNote,
+    RunFolder,
+    SuiteNote,
+)
+from beir_eval.files import read_form
 from beir_eval.measures import paper
+from beir_eval.measures.anova import Anova, anova
 from beir_eval.measures.values import Comparison, Values, compare_runs
-from beir_eval.report.arrangement import NO_SUITE_TITLE, Arrangement, Slot, arrange
-from beir_eval.report.load import Loader, Measured
-from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
-from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN, mark
-from beir_eval.report.warnings import measured_to, model_names, notes
+from beir_eval.report.figures import scatters
+from beir_eval.report.load import Loader
+from beir_eval.report.model import Column, Figure, Report, Row, Section, TableCell
+from beir_eval.report.tables import MISSING_SIGN, TIES_SIGN, mark, measure_text
+from beir_eval.report.warnings import conditions, measured_to, model_names, notes
+from personas.report.warnings import Notice
 
 MEASURE = "nDCG@10"
 """The measure of the paper's numbers, and of a report without any finished run."""
-EQUAL = 1e-12
-"""Values that differ by no more share a rank."""
+WORST = 10
+"""Questions of the best pipeline that are shown with their answers."""
+MOST_DOTS = 24
+"""Pipelines above which there is no figure."""
+_EQUAL = 1e-12  # values that differ by no more share a rank
+_Slot = tuple[str, str]  # a column, by the content of its data, and a row, by its label
 
 
 def build_report(
-    runs: Sequence[RunFolder],
-    *,
-    measure: str | None = None,
-    baseline: str | None = None,
-    correction: str = "holm",
-    level: float = 0.95,
-    provider_prices: bool = False,
+    runs: Sequence[RunFolder], *, measure: str | None = None, baseline: str | None = None
 ) -> Report:
     """Measure and compare the runs, in sections by suite; the order of `runs` makes no difference.
 
     Args:
-        runs: of any suites, data sets and folders; unfinished ones are listed, not counted.
+        runs: of any suites, data sets and folders, rankers or pipelines; unfinished ones are
+            listed, not counted.
         measure: whose values the tables show, as ir-measures writes it; computed from the TREC
             runs where the folders do not have it. None for the first measure of the first run.
+            Of pipelines, the judge that heads the tables; None for the suite's first.
         baseline: label of the run that the others are compared with, or of the first stage
             (``"first stage"``, ``"BM25"``), in all sections that have it. The other sections, and
-            None, take the suite's, else the first stage.
-        correction: of the p-values, over all comparisons of a section: one of
-            `beir_eval.measures.values.CORRECTIONS`.
-        level: of the confidence intervals, above 0 and below 1.
-        provider_prices: price answers of other servers (``base_url``) like the provider's own of
-            that model; without, their cost is not known.
+            None, take the suite's, else the first stage; of pipelines the best.
 
     Raises:
         RunFolderError: a folder is damaged, or its run and its data do not belong together.
         RunError: a TREC run is needed for `measure` and cannot be read.
-        SettingError: no run has the label `baseline`, or another option is out of its range.
+        SettingError: no run has the label `baseline`.
         MeasureError: `measure` is unknown, or has values outside 0 to 1.
         SuiteError: a suite names a table or a figure that the paper has not.
         ExtraMissing: a test, or `measure`, needs a package that is not installed.
     """
-    plans = arrange(runs)
-    if baseline is not None and not any(plan.row(baseline) for plan in plans):
-        known = {plan.shown(label) for plan in plans for label in plan.labels}
-        labels = ", ".join(map(repr, sorted(known, key=natural))) or "no finished run at all"
-        raise SettingError(
-            f"baseline={baseline!r} is no label of a finished run; there is {labels}"
-        )
-    first = next((run for plan in plans for run in plan.runs.values()), None)
+
+    def place(run: RunFolder) -> tuple[object, ...]:
+        suite = run.manifest.suite
+        return (suite.place if suite else 0, natural(run.manifest.label), run.path.resolve().parts)
+
+    groups: dict[tuple[bool, str], list[RunFolder]] = {}
+    for run in sorted(runs, key=place):
+        suite = run.manifest.suite
+        groups.setdefault((suite is None, suite.name if suite else "runs"), []).append(run)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0], natural(item[0][1])))
+    first = next(
+        (
+            run
+            for _, members in ordered
+            for run in members
+            if run.manifest.finished and not run.manifest.answers
+        ),
+        None,
+    )
     measures = first.metrics().measures if first else (MEASURE,)
     wanted = (measure or measures[0]).lower()
-    loader = Loader(
-        next((each for each in measures if each.lower() == wanted), measure or measures[0]),
-        provider_prices=provider_prices,
+    loader = Loader(next((x for x in measures if x.lower() == wanted), measure or measures[0]))
+    known: dict[str, str] = {}
+    sections = tuple(
+        _pipelines(name, members, measure, baseline, known)
+        if members[0].manifest.answers
+        else _rankers(name, members, loader, baseline, known)
+        for (_, name), members in ordered
     )
-    report = Report(loader.measure, correction, level, ())
-    sections = tuple(_section(plan, plan.baseline(baseline), loader, report) for plan in plans)
-    return replace(report, sections=sections)
+    if baseline is not None and baseline not in known:
+        labels = ", ".join(map(repr, sorted({*known.values()}, key=natural)))
+        raise SettingError(
+            f"baseline={baseline!r} is no label of a finished run; there is "
+            f"{labels or 'no finished run at all'}"
+        )
+    return Report(loader.measure, sections)
 
 
-def _section(plan: Arrangement, baseline: str, loader: Loader, report: Report) -> Section:
-    columns = plan.columns()
-    cells = _cells(plan, baseline, loader, report)
-    rows = [_row(plan, label, label == baseline, columns, cells) for label in plan.labels]
-    with_paper = report.measure.lower() == MEASURE.lower()
-    for label, numbers in plan.not_run() if rows else ():
-        if label in plan.never_run or with_paper:
-            nothing = (None,) * len(numbers)
-            papers = numbers if with_paper else nothing
-            rows.append(
-                Row(label, False, "", "", None, None, _mean(papers), nothing, not_run=papers)
-            )
-    names = {content: column.name for content, column in zip(plan.data, columns, strict=True)}
-    changed = {f"data of {names[content]}": each.changed() for content, each in plan.data.items()}
-    for (content, label), run in plan.runs.items():
-        changed[f"{label} on {names[content]}"] = run.changed()
+def _rankers(
+    name: str,
+    members: Sequence[RunFolder],
+    loader: Loader,
+    wanted: str | None,
+    known: dict[str, str],
+) -> Section:
+    """The section of some runs of rankers; `known` is told what its rows are called."""
+    suite, finished, data, unfinished = _by_slot(members)
+    labels = [*dict.fromkeys(label for _, label in finished)]
+    labels = [FIRST_STAGE, *labels] if labels else []
+    stages = {folder.manifest.first_stage.name for folder in data.values()}
+    # The first stage's own name, if all data sets have one.
+    stage = next(iter(stages)) if len(stages) == 1 and not stages & {*labels} else FIRST_STAGE
+    shown = {label: stage if label == FIRST_STAGE else label for label in labels}
+    rows_of = {run.manifest.label: row for (_, row), run in finished.items()}
+    rows_of |= {each: label for label, each in shown.items()} | {label: label for label in labels}
+    known.update({each: shown[label] for each, label in rows_of.items()})
+    asked = (wanted, suite.baseline if suite else None)
+    baseline = next((rows_of[each] for each in asked if each in rows_of), FIRST_STAGE)
+    with_paper = loader.measure.lower() == MEASURE.lower()
+    found = {(each, FIRST_STAGE): loader.of_first_stage(data[each]) for each in data}
+    found |= {slot: loader.of_run(run, data[slot[0]]) for slot, run in finished.items()}
+    cells = _compared(found, baseline)
+    if with_paper:
+        cells = {
+            slot: replace(cell, paper=_paper_of(slot, data[slot[0]], finished.get(slot), suite))
+            for slot, cell in cells.items()
+        }
+    columns = _columns(data)
+    rows = [
+        _row(label, shown[label], label == baseline, columns, [cells.get((x, label)) for x in data])
+        for label in labels
+    ]
+    never_run = [
+        each
+        for each in (suite.rankers if suite else ())
+        if each not in {run.manifest.label for run in members}
+    ]
+    if rows and suite:
+        rows += _not_run(suite, never_run, list(data.values()), with_paper=with_paper)
+    changed = {f"data of {c.name}": data[x].changed() for x, c in zip(data, columns, strict=True)}
+    names = {content: column.name for content, column in zip(data, columns, strict=True)}
+    changed |= {f"{label} on {names[x]}": run.changed() for (x, label), run in finished.items()}
+    depths = [each.manifest.depth for each in data.values()]
     section = Section(
-        name=plan.name,
-        title=plan.suite.title if plan.suite else NO_SUITE_TITLE,
+        name=name,
+        title=suite.title if suite else "Runs",
         columns=columns,
         rows=tuple(rows),
-        baseline=plan.shown(baseline),
-        figure=_figure(plan.suite, columns, rows),
-        unfinished=plan.unfinished,
-        paper_source="",
+        baseline=shown.get(baseline, baseline),
+        measured=measured_to(loader.measure, depths),
+        figure=_figure(suite, columns, rows),
+        unfinished=unfinished,
         changed=tuple(f"{what} ({', '.join(files)})" for what, files in changed.items() if files),
-        measured=measured_to(report.measure, [each.manifest.depth for each in plan.data.values()]),
     )
     said = list(notes(section))
-    if plan.never_run:
-        said.append(f"Rankers of the suite that were not run: {', '.join(plan.never_run)}.")
+    if never_run:
+        said.append(f"Rankers of the suite that were not run: {', '.join(never_run)}.")
     source = paper.paper_source() if section.has_paper else ""
     return replace(section, notes=tuple(said), paper_source=source)
 
 
-def _cells(
-    plan: Arrangement, baseline: str, loader: Loader, report: Report
-) -> dict[Slot, TableCell]:
-    measured: dict[Slot, Measured] = {
-        **{(each, FIRST_STAGE): loader.of_first_stage(data) for each, data in plan.data.items()},
-        **{place: loader.of_run(run, plan.data[place[0]]) for place, run in plan.runs.items()},
+def _by_slot(
+    members: Sequence[RunFolder],
+) -> tuple[
+    SuiteNote | None,
+    dict[_Slot, RunFolder],
+    dict[str, DataFolder],
+    tuple[tuple[str, str], ...],
+]:
+    """The suite, the finished runs and their data in the order of the columns, and the others."""
+    finished: dict[_Slot, RunFolder] = {}
+    folders: dict[str, DataFolder] = {}
+    unfinished = []
+    for label, run in zip(row_labels(members), members, strict=True):
+        folder = run.data()
+        if run.manifest.finished:
+            finished[folder.manifest.content, label] = run
+            folders.setdefault(folder.manifest.content, folder)
+        else:
+            unfinished.append((folder.manifest.dataset, label))
+
+    def place(content: str) -> tuple[object, ...]:
+        data, known = folders[content].manifest, paper.DATASETS
+        of_paper = known.index(data.paper) if data.paper in known else len(known)
+        return (of_paper, natural(data.dataset), data.queries, data.depth, data.split, content)
+
+    data = {content: folders[content] for content in sorted(folders, key=place)}
+    return members[0].manifest.suite, finished, data, tuple(unfinished)
+
+
+def _columns(data: Mapping[str, DataFolder]) -> tuple[Column, ...]:
+    manifests = [folder.manifest for folder in data.values()]
+    counts = [paper.paper_queries(each.paper) if each.paper else None for each in manifests]
+    return tuple(
+        Column(name, conditions(of, count), of, count, of.judge)
+        for name, of, count in zip(column_names(manifests), manifests, counts, strict=True)
+    )
+
+
+def _compared(cells: Mapping[_Slot, TableCell], baseline: str) -> dict[_Slot, TableCell]:
+    """The cells with their ranks in their columns, and compared with the baseline's."""
+    values: dict[str, dict[str, Values]] = {}
+    for (column, label), cell in cells.items():
+        values.setdefault(column, {})[label] = cell.values
+    alike = {
+        column: {
+            label: of
+            for label, of in rows.items()
+            if baseline not in rows or of.of.keys() & rows[baseline].of.keys()
+        }
+        for column, rows in values.items()
     }
-    values: dict[str, dict[str, Values]] = {content: {} for content in plan.data}
-    for (content, label), each in measured.items():
-        values[content][label] = each.values
-    compared = compare_runs(values, baseline, correction=report.correction, level=report.level)
-    ranks = {content: ranked(column) for content, column in values.items()}
-    with_paper = report.measure.lower() == MEASURE.lower()
+    compared = compare_runs(alike, baseline)
+    ranks = {column: ranked(rows) for column, rows in values.items()}
     return {
-        (content, label): TableCell(
-            values=each.values,
-            interval=each.values.interval(report.level),
-            paper=plan.paper_value((content, label)) if with_paper else None,
-            rank=ranks[content].get(label, 0),
-            comparison=compared[content].get(label),
-            metrics=each.metrics,
-            manifest=plan.manifest((content, label)),
-            signs=signs_of(
-                each.values, values[content].get(baseline), compared[content].get(label)
-            ),
-            judged=each.metrics.means.get(loader.judged),
-            ceiling=each.ceiling,
+        (column, label): replace(
+            cell,
+            rank=ranks[column][label],
+            comparison=compared[column].get(label),
+            signs=signs_of(cell.values, values[column].get(baseline), compared[column].get(label)),
         )
-        for (content, label), each in measured.items()
+        for (column, label), cell in cells.items()
     }
 
 
@@ -147,7 +236,7 @@ def signs_of(values: Values, base: Values | None, than: Comparison | None) -> st
     if than and base and values.mean is not None and base.mean is not None:
         gain = values.mean - base.mean
         by_ties = bool(values.lots or base.lots) and than.difference < gain / 2
-        signs += TIES_SIGN * (gain > EQUAL and by_ties)
+        signs += TIES_SIGN * (gain > _EQUAL and by_ties)
     return signs + MISSING_SIGN * values.is_open
 
 
@@ -170,7 +259,7 @@ def _places(means: Mapping[str, float]) -> dict[str, int]:
     ranks = dict.fromkeys(means, 0)
     rank, last = 0, math.inf
     for label in sorted(means, key=lambda each: -means[each]) if len(means) > 1 else ():
-        if last - means[label] > EQUAL:
+        if last - means[label] > _EQUAL:
             rank, last = rank + 1, means[label]
         if rank > 2:
             break
@@ -179,37 +268,58 @@ def _places(means: Mapping[str, float]) -> dict[str, int]:
 
 
 def _row(
-    plan: Arrangement,
     label: str,
+    shown: str,
     is_baseline: bool,
     columns: Sequence[Column],
-    cells: Mapping[Slot, TableCell],
+    cells: Sequence[TableCell | None],
 ) -> Row:
-    row = tuple(cells.get((content, label)) for content in plan.data)
     manifests = {
         column.name: cell.manifest
-        for column, cell in zip(columns, row, strict=True)
+        for column, cell in zip(columns, cells, strict=True)
         if cell and cell.manifest
     }
     return Row(
-        label=plan.shown(label),
-        cells=row,
-        average=_mean([cell.value if cell else None for cell in row]),
-        average_by_lot=_mean([cell.honest if cell else None for cell in row]),
-        paper_average=_mean([cell.paper if cell else None for cell in row]),
+        shown,
+        tuple(cells),
         is_baseline=is_baseline,
-        weak_judge=max(
-            (run.manifest.weak_judge for (_, each), run in plan.runs.items() if each == label),
-            default="",
-        ),
+        weak_judge=max((each.weak_judge for each in manifests.values()), default=""),
         models=model_names(manifests),
         foreign=any(manifest.foreign for manifest in manifests.values()),
     )
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+def _published(suite: SuiteNote | None, row: str | None, data: DataFolder) -> float | None:
+    """The paper's nDCG@10 of a row on a data set, 0 to 1; None if it has none."""
+    column = data.manifest.paper
+    if suite is None or suite.paper_table is None or row is None or column is None:
+        return None
+    return paper.paper_value(suite.paper_table, row, column)
+
+
+def _paper_of(
+    slot: _Slot, data: DataFolder, run: RunFolder | None, suite: SuiteNote | None
+) -> float | None:
+    if slot[1] == FIRST_STAGE:
+        # Another first stage than the paper's is not to be mistaken for it.
+        is_papers = paper.FIRST_STAGE_ROW in data.manifest.first_stage.name
+        return _published(suite, paper.FIRST_STAGE_ROW if is_papers else None, data)
+    own = run.manifest.suite if run else None
+    return _published(own, own.paper_row if own else None, data)
+
+
+def _not_run(
+    suite: SuiteNote, never_run: Sequence[str], data: Sequence[DataFolder], *, with_paper: bool
+) -> list[Row]:
+    """Rows of which nothing was run, with the paper's numbers."""
+    rows = []
+    listed = [(label, suite.paper_rows.get(label)) for label in never_run]
+    for label, row in (*listed, *((row, row) for row in suite.not_run)):
+        numbers = tuple(_published(suite, row, each) for each in data)
+        if label in never_run or (with_paper and set(numbers) != {None}):
+            nothing = (None,) * len(numbers)
+            rows.append(Row(label, nothing, not_run=numbers if with_paper else nothing))
+    return rows
 
 
 def _figure(
@@ -219,7 +329,7 @@ def _figure(
     if suite is None or suite.figure is None:
         return None
     note = suite.figure
-    lines: dict[str, list[Point]] = {}
+    lines: dict[str, list[tuple[float | str, Values]]] = {}
     for place, column in enumerate(columns):
         for row in rows:
             cell = row.cells[place]
@@ -232,16 +342,141 @@ def _figure(
                     continue
                 at = float(x)
             several = f"{series}, {column.name}" if len(columns) > 1 else series
-            name = several if series else column.name
-            point = Point(at, cell.honest, cell.interval, cell.queries)
-            lines.setdefault(name, []).append(point)
+            lines.setdefault(several if series else column.name, []).append((at, cell.values))
     if not lines:
         return None
     if note.kind == "line":
         for points in lines.values():
-            points.sort(key=lambda point: float(point.x))
-    return Figure(
-        note=note,
-        lines=tuple((name, tuple(points)) for name, points in lines.items()),
-        paper=paper.paper_words(note.paper) if note.paper else "",
+            points.sort(key=lambda point: float(point[0]))
+    said = paper.paper_words(note.paper) if note.paper else ""
+    return Figure(note, tuple((name, tuple(points)) for name, points in lines.items()), said)
+
+
+def _pipelines(
+    name: str,
+    members: Sequence[RunFolder],
+    measure: str | None,
+    wanted: str | None,
+    known: dict[str, str],
+) -> Section:
+    """The section of a suite of pipelines; `known` is told what its rows are called."""
+    found: dict[str, tuple[RunFolder, AnswerMetrics]] = {}
+    for run in members:
+        if (run.path / METRICS).exists():
+            of = read_form(run.path / METRICS, AnswerMetrics)
+            found[run.manifest.label] = (run, of)
+    known.update({label: label for label in found})
+    unfinished = [("", x.manifest.label) for x in members if x.manifest.label not in found]
+    suite, asked = members[0].manifest.suite, members[0].manifest.answers
+    assert suite is not None, "a pipeline is part of a suite"
+    assert asked is not None, "these are answers"
+    head = measure if measure in asked.judges else asked.judges[0]
+    values = {
+        label: {
+            judge: one.as_values(judge, asked.judge, own=asked.judge in of.writers)
+            for judge, one in of.judges.items()
+            if one.mean is not None
+        }
+        for label, (_, of) in found.items()
+    }
+    means = {
+        label: mean
+        for label, of in values.items()
+        if head in of and (mean := of[head].mean) is not None
+    }
+    best = max(means, key=lambda label: means[label], default="")
+    baseline = wanted if wanted in found else best
+    cells = {
+        (judge, label): TableCell(
+            one,
+            manifest=found[label][0].manifest,
+            paper=(note.theirs.get(judge) if (note := found[label][0].manifest.suite) else None),
+        )
+        for label, of in values.items()
+        for judge, one in of.items()
+    }
+    # One family: the comparisons by the judge that heads the tables.
+    cells |= _compared({slot: cell for slot, cell in cells.items() if slot[0] == head}, baseline)
+    judges = [head, *(judge for judge in asked.judges if judge != head)]
+    rows = tuple(
+        Row(
+            label,
+            tuple(cells.get((judge, label)) for judge in judges),
+            is_baseline=label == baseline,
+            models=model_names({"": run.manifest}),
+            answers=of,
+        )
+        for label, (run, of) in found.items()
     )
+    points = [
+        grid_row(run.manifest.suite.point, of)
+        for run, of in found.values()
+        if run.manifest.suite and run.manifest.suite.point
+    ]
+    said = [*_unlike([run for run, _ in found.values()])]
+    said += suite_cautions({label: of for label, (_, of) in found.items()})
+    analysis: Anova | None = None
+    if suite.formula and points:
+        try:
+            analysis = anova(points, suite.formula)
+        except SettingError as refused:  # a part of the grid, or no variance
+            said.append(Notice("warn", f"No analysis of variance: {refused}."))
+    speeds = {x: of.characters_per_second for x, (_, of) in found.items()}
+    changed = ((label, run.changed()) for label, (run, _) in found.items())
+    ours = [f"Levels of {', '.join(suite.ours)} are ours; the paper names none."]
+    return Section(
+        name=name,
+        title=suite.title,
+        kind=PIPELINE,
+        columns=tuple(Column(x.replace("_", " "), "", judge=_asked(cells, x)) for x in judges),
+        rows=rows,
+        baseline=baseline,
+        measured=head.replace("_", " "),
+        unfinished=tuple(unfinished),
+        changed=tuple(f"{what} ({', '.join(files)})" for what, files in changed if files),
+        warnings=tuple(said),
+        notes=(*filter(None, [suite.description]), *(ours if suite.ours else ())),
+        analysis=analysis,
+        worst=_worst(found[best][0], found[best][1], head) if best else (),
+        drawings=tuple(
+            scatters(
+                suite.figure or FigureNote(),
+                values,
+                {label: speed for label, speed in speeds.items() if speed is not None},
+            )
+            if len(rows) <= MOST_DOTS
+            else ()
+        ),
+    )
+
+
+def _asked(cells: Mapping[_Slot, TableCell], judge: str) -> str:
+    """The model that judged a column."""
+    return next((cell.values.judge for slot, cell in cells.items() if slot[0] == judge), "")
+
+
+def _unlike(runs: Sequence[RunFolder]) -> list[Notice]:
+    """What pipelines of one suite must have in common, and have not."""
+    answers = [run.manifest.answers for run in runs]
+    apart: dict[str, list[object]] = {
+        "judges": [each and each.judge for each in answers],
+        "questions": [run.manifest.data for run in runs],
+        "numbers of runs": [each and each.runs for each in answers],
+    }
+    said = "Pipelines have different {}: run the suite again with one for all."
+    return [Notice("bad", said.format(x)) for x, values in apart.items() if len({*values}) > 1]
+
+
+def _worst(run: RunFolder, of: AnswerMetrics, judge: str) -> tuple[tuple[str, ...], ...]:
+    path = run.path / "run-1"
+    answers, judged = read_answers_of(path / ANSWERS), read_judgements(path / JUDGEMENTS)
+    values = of.judges[judge].questions
+    golden = run.manifest.answers.golden if run.manifest.answers else {}
+    found = []
+    for name in sorted(values, key=lambda each: (values[each], each))[:WORST]:
+        if name in answers:
+            note = judged.get(name, {}).get(judge)
+            right = "; ".join(golden.get(name, ()))
+            texts = (answers[name].text, right, note.notes if note else "")
+            found.append((answers[name].question, measure_text(values[name]), *texts))
+    return tuple(found)

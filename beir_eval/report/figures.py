@@ -1,4 +1,4 @@
-"""Figures of reports as SVG: lines over a number, and means with their intervals.
+"""Figures of reports as SVG: means with their intervals, and one judge by another.
 
 A figure is a file of its own that also fits into a page. A pointer over a point shows its numbers.
 """
@@ -6,65 +6,47 @@ A figure is a file of its own that also fits into a page. A pointer over a point
 from __future__ import annotations
 
 import math
+import statistics
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache, partial
-from itertools import accumulate, pairwise, takewhile
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
-from beir_eval.report.model import Figure, Point
-from beir_eval.report.numbers import interval, measure_text
+from beir_eval.experiment.run_folder import FigureNote
+from beir_eval.measures.values import Interval, Values
+from beir_eval.report.model import Figure
+from beir_eval.report.tables import interval, measure_text
 from personas.format import exact
 from personas.report.formats import bare, printable
 from personas.report.page import asset, environment
 
 WIDTH = 580.0
-EDGE = 16.0
 SERIES = 8
 """Colours of ``figure.css``; further series take them again, drawn hollow."""
-Lines = Sequence[tuple[str, Sequence[Point]]]
-"""Name and points of each line, or of each group of rows; none without points."""
+THEIRS = SERIES
+"""Series of values of a paper: drawn hollow."""
 
-_TITLE, _NAME, _TICK, _NOTE = 17.0, 14.0, 13.0, 13.0
-_BOLD = 1.12
-"""The width of bold text by that of usual text, at most."""
-_WHISKERS = "Ties drawn by lot. Whiskers: confidence interval of the mean over queries."
-_NOTHING = "No finished run has a place in this figure yet."
-_LONGEST = 208.0
-"""Pixels of a name, at most; less in a narrow figure."""
-_ROW, _LINE, _MOST_LINES = 26.0, 16.0, 3
-_LEAST_HEIGHT, _NAMES_APART, _LEADER = 300.0, 19.0, 28.0
-_MOST_TICKS_AT_VALUES = 12
-_LEAST_SPAN = 1e-6
-_NARROW, _WIDE = frozenset("ijltfrI.,:;|!'()[]{}-/ "), frozenset("mwMW@%<>=+~")
+_EDGE, _NAME, _TICK, _ROW = 16.0, 14.0, 13.0, 26.0
+_WHISKERS = "Ties drawn by lot. Whiskers: 95% confidence interval of the mean over queries."
+_Lines = Sequence[tuple[str, Sequence[tuple[float | str, Values]]]]
 
 
 def render_svg(
     figure: Figure, *, measure: str = "nDCG@10", width: float = WIDTH, embedded: bool = False
 ) -> str:
     """Return the figure as SVG; the same figure gives the same file, byte for byte."""
-    drawing = Drawing(width)
-    size = _TITLE if width >= WIDTH else _NAME
-    top = EDGE + size
-    for line in wrapped(figure.note.title, (width - 2 * EDGE) / _BOLD, size, 3):
-        drawing.text(EDGE, top, line, size=size, bold=True)
-        top += 1.35 * size
-    lines = [(name, found) for name, found in figure.lines if found]
-    if not lines:
-        drawing.text(EDGE, top + 12, _NOTHING, tone="muted")
-        return drawing.finished(top + 36, f"{figure.note.title}: {_NOTHING}", embedded=embedded)
-    draw = _draw_lines if figure.note.kind == "line" else _draw_rows
-    bottom = draw(drawing, lines, top, measure, figure.note.x_label)
+    drawing, title = Drawing(width), figure.note.title
+    drawing.text(_EDGE, 33, cut_to(title, width - 2 * _EDGE, 16), size=16, bold=True, full=title)
+    bottom = _draw_rows(drawing, figure.lines, 56.0, measure, figure.note.x_label)
     if not embedded:
         bottom += 22
-        drawing.text(EDGE, bottom, _WHISKERS, size=_NOTE, tone="muted")
+        drawing.text(_EDGE, bottom, _WHISKERS, size=_TICK, tone="muted")
     said = "; ".join(
         (f"{name}: " if name else "")
-        + ", ".join(f"{_at(each)} {measure_text(each.value)}" for each in found)
-        for name, found in lines
+        + ", ".join(f"{_at(x)} {measure_text(of.by_lot)}" for x, of in points)
+        for name, points in figure.lines
     )
-    label = f"{figure.note.title}. {measure}. {said}."
-    return drawing.finished(bottom + EDGE, label, embedded=embedded)
+    return drawing.finished(bottom + _EDGE, f"{title}. {measure}. {said}.", embedded=embedded)
 
 
 class Drawing:
@@ -104,16 +86,15 @@ class Drawing:
         at: Callable[[float], float],
         ends: tuple[float, float],
         *,
-        size: float = _TICK,
         upright: bool = False,
     ) -> None:
         """Add a rule at each tick, from one end to the other, and its number before or below."""
         for tick in ticks:
             start, end = ((at(tick), each) if upright else (each, at(tick)) for each in ends)
             self.path([start, end], "rule")
-            x, y = (end[0], end[1] + 18) if upright else (start[0] + 5 - size, start[1] + 4)
+            x, y = (end[0], end[1] + 18) if upright else (start[0] - 8, start[1] + 4)
             anchor = "middle" if upright else "end"
-            self.text(x, y, _number(tick), size=size, anchor=anchor, tone="muted")
+            self.text(x, y, _number(tick), size=_TICK, anchor=anchor, tone="muted")
 
     def whisker(self, start: tuple[float, float], end: tuple[float, float], series: int) -> None:
         """Add an interval with caps, horizontal or upright."""
@@ -122,12 +103,9 @@ class Drawing:
         for points in ([start, end], *caps):
             self.path(points, f"whisker s{series % SERIES}")
 
-    def dot(self, x: float, y: float, series: int, name: str = "", of: Point | None = None) -> None:
-        """Add the sign of a series; a pointer over it shows the name and the numbers of a point."""
-        ends = of and interval(of.interval.low, of.interval.high)
-        title = f"{name}: {measure_text(of.value)} ({ends})" if of else ""
-        hollow = " hollow" if series >= SERIES else ""
-        kind = f"dot s{series % SERIES}{hollow}"
+    def dot(self, x: float, y: float, series: int, title: str = "") -> None:
+        """Add the sign of a series; a pointer over it shows the title."""
+        kind = f"dot s{series % SERIES}{' hollow' if series >= SERIES else ''}"
         self.paths.append({"x": _n(x), "y": _n(y), "kind": kind, "title": title})
 
     def finished(self, height: float, label: str, *, embedded: bool) -> str:
@@ -140,112 +118,176 @@ class Drawing:
         )
 
 
-def _draw_rows(drawing: Drawing, groups: Lines, top: float, scale: str, x_label: str) -> float:
+def _draw_rows(drawing: Drawing, groups: _Lines, top: float, scale: str, x_label: str) -> float:
     """Draw a row for each point, group under group; return where the drawing ends."""
     every = [point for _, points in groups for point in points]
-    names = list(dict.fromkeys(_at(point) for point in every))
+    names = list(dict.fromkeys(_at(x) for x, _ in every))
     width = drawing.width
-    room = min(_LONGEST, 0.36 * width, max(width_of(name, _NAME) for name in names) + 4)
-    left, right = EDGE + room + 14, width - EDGE - 62
-    ticks = _value_ticks(every, most=max(3, int((right - left) / 48)))
-    lines_of = {name: wrapped(name, room, _NAME, _MOST_LINES) for name in names}
-    heights = {name: max(_ROW, _LINE * len(lines) + 6) for name, lines in lines_of.items()}
-
-    x = partial(scaled, between=ticks, onto=(left, right))
+    room = min(208.0, 0.36 * width, max(width_of(name, _NAME) for name in names) + 4)
+    left, right = _EDGE + room + 14, width - _EDGE - 62
+    ticks = _value_ticks([of for _, of in every], most=max(3, int((right - left) / 48)))
+    at = partial(scaled, between=ticks, onto=(left, right))
     y = top - 6
     for group, points in groups:
         if group:
-            fitting = cut_to(group, (width - 2 * EDGE) / _BOLD, _NAME)
-            drawing.text(EDGE, y + 15, fitting, bold=True, full=group)
+            drawing.text(_EDGE, y + 15, cut_to(group, width - 2 * _EDGE, _NAME), full=group)
             y += 24
-        below = y + sum(heights[_at(point)] for point in points)
         for tick in ticks:
-            drawing.path([(x(tick), y), (x(tick), below)], "rule")
-        for point in points:
-            name = _at(point)
-            middle = y + heights[name] / 2
-            for place, line in enumerate(lines_of[name]):
-                base = middle + 4.5 + _LINE * (place - (len(lines_of[name]) - 1) / 2)
-                drawing.text(left - 14, base, line, anchor="end", full=name)
-            low, high, series = x(point.interval.low), x(point.interval.high), names.index(name)
-            drawing.whisker((low, middle), (high, middle), series)
-            drawing.dot(
-                x(point.value), middle, series, f"{group}, {name}" if group else name, point
+            drawing.path([(at(tick), y), (at(tick), y + _ROW * len(points))], "rule")
+        for x, of in points:
+            name, middle, series = _at(x), y + _ROW / 2, names.index(_at(x))
+            drawing.text(
+                left - 14, middle + 4.5, cut_to(name, room, _NAME), anchor="end", full=name
             )
-            drawing.text(width - EDGE, middle + 4.5, measure_text(point.value), anchor="end")
-            y += heights[name]
+            low, high = of.interval.low, of.interval.high
+            drawing.whisker((at(low), middle), (at(high), middle), series)
+            title = _title(f"{group}, {name}" if group else name, of)
+            drawing.dot(at(of.by_lot or 0.0), middle, series, title)
+            drawing.text(width - _EDGE, middle + 4.5, measure_text(of.by_lot), anchor="end")
+            y += _ROW
         y += 10
     for tick in ticks:
-        drawing.text(x(tick), y + 8, _number(tick), size=_TICK, anchor="middle", tone="muted")
+        drawing.text(at(tick), y + 8, _number(tick), size=_TICK, anchor="middle", tone="muted")
     words = f"{scale}, {x_label}" if x_label else scale
-    drawing.text(left, y + 29, cut_to(words, width - EDGE - left, _NAME), full=words)
+    drawing.text(left, y + 29, cut_to(words, width - _EDGE - left, _NAME), full=words)
     return y + 33
 
 
-def _draw_lines(drawing: Drawing, lines: Lines, top: float, scale: str, x_label: str) -> float:
-    """Draw values over numbers; return where the drawing ends."""
-    drawing.text(EDGE, top + 4, cut_to(scale, drawing.width / 2, _TICK), size=_TICK)
-    every = [point for _, points in lines for point in points]
-    ticks = _value_ticks(every)
-    room = min(160.0, max(width_of(name, _NAME) for name, _ in lines) + 4)
-    names_at = drawing.width - EDGE - room
-    left = EDGE + max(width_of(_number(tick), _TICK) for tick in ticks) + 10
-    right, top = names_at - _LEADER, top + 22
-    bottom = top + max(_LEAST_HEIGHT, _NAMES_APART * len(lines))
-    numbers = sorted({float(point.x) for point in every})
-    y = partial(scaled, between=ticks, onto=(bottom, top))
+class Mark(NamedTuple):
+    """A value on one axis: a mean, its deviation over runs, its interval; None if not known."""
 
-    def x(at: float) -> float:
-        if len(numbers) == 1:
-            return (left + right) / 2
-        pad = min(40.0, (right - left) / 8)
-        return scaled(at, numbers, (left + pad, right - pad))
+    mean: float
+    sd: float | None = None
+    interval: Interval | None = None
 
-    drawing.rules(ticks, y, (left, right))
-    drawing.path([(left, bottom), (right, bottom)], "axis")
-    shown = numbers
-    if len(numbers) > _MOST_TICKS_AT_VALUES:
-        shown = [tick for tick in nice_ticks(numbers, 9) if numbers[0] <= tick <= numbers[-1]]
-    taken = 0.0
-    for tick in shown:
-        half = width_of(_number(tick), _TICK) / 2
-        drawing.path([(x(tick), bottom), (x(tick), bottom + 5)], "axis")
-        if x(tick) - half >= taken:
-            taken = x(tick) + half + 6
-            base = bottom + 19
-            drawing.text(x(tick), base, _number(tick), size=_TICK, anchor="middle", tone="muted")
-    words = cut_to(x_label, right - left, _NAME)
-    drawing.text((left + right) / 2, bottom + 40, words, anchor="middle", full=x_label)
+    @classmethod
+    def of(cls, values: Values) -> Mark:
+        """The mark of a judge's values."""
+        mean = values.by_lot
+        assert mean is not None, "an empty row has no mark"
+        spread = statistics.stdev(values.runs) if len(values.runs) > 1 else None
+        return cls(mean, spread, values.interval if len(values.of) > 1 else None)
 
-    # Points of one number are side by side, so that their intervals do not cover each other.
-    nearest = min((x(b) - x(a) for a, b in pairwise(numbers)), default=40.0)
-    step = min(5.0, 0.5 * nearest / len(lines))
-    ends = []
-    for series, (name, points) in enumerate(lines):
-        aside = step * (series - (len(lines) - 1) / 2)
-        ordered = sorted(points, key=lambda point: float(point.x))
-        places = [(x(float(point.x)) + aside, y(point.value)) for point in ordered]
-        for (at, _), point in zip(places, ordered, strict=True):
-            low, high = y(point.interval.low), y(point.interval.high)
-            drawing.whisker((at, low), (at, high), series)
-        drawing.path(places, f"line s{series % SERIES}{' dashed' if series >= SERIES else ''}")
-        for (at, height), point in zip(places, ordered, strict=True):
-            drawing.dot(at, height, series, f"{name}, {_at(point)}", point)
-        ends.append(places[-1])
-    wanted = [height for _, height in ends]
-    for series, at in enumerate(spread(wanted, _NAMES_APART, top, bottom)):
-        name, (end_x, end_y) = lines[series][0], ends[series]
-        leader = [(end_x + 8, end_y), (right, end_y), (names_at - 17, at)]
-        drawing.path(leader, f"leader s{series % SERIES}")
-        drawing.dot(names_at - 9, at, series)
-        drawing.text(names_at, at + 4.5, cut_to(name, room, _NAME), full=name)
-    return bottom + (46 if x_label else 26)
+    @property
+    def ends(self) -> tuple[float, float, float, float]:
+        """Ends of the interval and of the deviation; twice the mean for one that is not known."""
+        known, sd = self.interval or Interval(self.mean, self.mean), self.sd or 0.0
+        return known.low, known.high, self.mean - sd, self.mean + sd
+
+    def times(self, other: Mark) -> Mark:
+        """The product of two independent values, with its deviation (REBEL, figure 1)."""
+        mean = self.mean * other.mean
+        if self.sd is None or other.sd is None:
+            return Mark(mean)
+        parts = (self.sd * other.sd, self.mean * other.sd, other.mean * self.sd)
+        return Mark(mean, math.hypot(*parts))
 
 
-def _value_ticks(points: Sequence[Point], most: int = 7) -> list[float]:
+def theirs_of(note: FigureNote, x: str, y: str) -> dict[str, tuple[Mark, Mark]]:
+    """System -> the paper's point, with the standard deviations over its runs."""
+    return {
+        label: (Mark(of[x], of.get(f"{x} sd")), Mark(of[y], of.get(f"{y} sd")))
+        for label, of in note.theirs.items()
+        if {x, y} <= of.keys()
+    }
+
+
+def scatters(
+    note: FigureNote, rows: Mapping[str, Mapping[str, Values]], speeds: Mapping[str, float]
+) -> list[tuple[str, str, str]]:
+    """Title, SVG and words of a suite's figures: one judge by another, quality by speed."""
+    judges = note.quality or tuple(next(iter(rows.values()), ()))[:2]
+    if len(judges) < 2 or len(rows) < 2:
+        return []
+    x, y = judges
+    ours = {
+        label: (Mark.of(of[x]), Mark.of(of[y]))
+        for label, of in rows.items()
+        if {x, y} <= of.keys() and None not in (of[x].mean, of[y].mean)
+    }
+    theirs = theirs_of(note, x, y)
+    points = [(label, *at, 0) for label, at in ours.items()]
+    points += [(f"{label} (paper)", *at, THEIRS) for label, at in theirs.items()]
+    if not points:
+        return []
+    trends = [
+        (series + place, [of[each] for each in line.through if each in of])
+        for of, series in ((ours, 1), (theirs, THEIRS + 1))
+        for place, line in enumerate(note.lines)
+    ]
+    names = (x.replace("_", " "), y.replace("_", " "))
+    said = "Thin whiskers: 95% interval over questions; thick ones: standard deviation of the "
+    said += "means of runs."
+    if theirs:
+        said += " Hollow: the paper's, of its own models and judges."
+    if note.lines:
+        lines = "; ".join(f"{', '.join(each.through)} ({each.name})" for each in note.lines)
+        said += f" Lines: least squares through {lines}; dashed: the paper's."
+    found = [(f"{names[1]} against {names[0]}", scatter(points, *names, trends), said)]
+    fast = [
+        (label, Mark(speeds[label]), one.times(two), 0)
+        for label, (one, two) in ours.items()
+        if label in speeds
+    ]
+    fast += [
+        (f"{label} (paper)", Mark(note.theirs[label]["speed"]), one.times(two), THEIRS)
+        for label, (one, two) in theirs.items()
+        if "speed" in note.theirs[label]
+    ]
+    if note.quality and len(fast) > 1:
+        said = f"Quality is {names[0]} times {names[1]}, its whisker the standard deviation of "
+        said += "that product over runs. Speed: characters of answers by their time, where "
+        said += "nothing came from the ledger."
+        svg = scatter(fast, "characters a second", "quality")
+        found.append(("quality against speed", svg, said))
+    return found
+
+
+def scatter(
+    points: Sequence[tuple[str, Mark, Mark, int]],
+    x_name: str,
+    y_name: str,
+    trends: Sequence[tuple[int, Sequence[tuple[Mark, Mark]]]] = (),
+) -> str:
+    """Draw marks with a thin whisker for the interval and a thick one for the deviation."""
+    drawing = Drawing(760.0)
+    left, right, top, bottom = 70.0, 566.0, 30.0, 352.0
+    x_ticks = nice_ticks([end for _, x, _, _ in points for end in x.ends])
+    y_ticks = nice_ticks([end for _, _, y, _ in points for end in y.ends])
+    x_at = partial(scaled, between=x_ticks, onto=(left, right))
+    y_at = partial(scaled, between=y_ticks, onto=(bottom, top))
+    drawing.rules(x_ticks, x_at, (top, bottom), upright=True)
+    drawing.rules(y_ticks, y_at, (left, right))
+    drawing.text((left + right) / 2, bottom + 38, x_name, size=_TICK, anchor="middle")
+    drawing.text(12, 16, y_name, size=_TICK)
+    for series, through in trends:
+        xs, ys = [x.mean for x, _ in through], [y.mean for _, y in through]
+        if len(set(xs)) > 1:
+            slope, base = statistics.linear_regression(xs, ys)
+            kind = f"line s{series % SERIES}{' dashed' if series >= SERIES else ''}"
+            drawing.path([(x_at(x), y_at(base + slope * x)) for x in (min(xs), max(xs))], kind)
+    heights = spread([y_at(y.mean) - 5 for _, _, y, _ in points], 14, 24, bottom)
+    said = []
+    for (label, x, y, series), height in zip(points, heights, strict=True):
+        at = (x_at(x.mean), y_at(y.mean))
+        for ends in (
+            [(x_at(end), at[1]) for end in x.ends],
+            [(at[0], y_at(end)) for end in y.ends],
+        ):
+            if ends[0] != ends[1]:
+                drawing.whisker(ends[0], ends[1], series)
+            if ends[2] != ends[3]:
+                drawing.path(ends[2:], f"line s{series % SERIES}")
+        said.append(f"{label} {x.mean:.3f}, {y.mean:.3f}")
+        drawing.dot(*at, series, said[-1])
+        text, tone = cut_to(label, 185, 12), "muted" if series >= SERIES else "ink"
+        drawing.text(at[0] + 9, height, text, size=12, tone=tone, full=said[-1])
+    return drawing.finished(390, f"{y_name} against {x_name}. {'; '.join(said)}.", embedded=True)
+
+
+def _value_ticks(every: Sequence[Values], most: int = 7) -> list[float]:
     """Round numbers around all intervals, within 0 and 1."""
-    low = min(min(p.value, p.interval.low) for p in points)
-    high = max(max(p.value, p.interval.high) for p in points)
+    low, high = min(of.interval.low for of in every), max(of.interval.high for of in every)
     if high - low < 0.01:
         low, high = low - 0.005, high + 0.005
     return nice_ticks((max(0.0, low), min(1.0, high)), most)
@@ -254,7 +296,7 @@ def _value_ticks(points: Sequence[Point], most: int = 7) -> list[float]:
 def nice_ticks(values: Collection[float], most: int = 7) -> list[float]:
     """Return at most `most` round numbers, evenly apart, that enclose the values."""
     low, high = min(values), max(values)
-    if high - low < _LEAST_SPAN:
+    if high - low < 1e-6:
         low, high = low - 0.5, high + 0.5
     power = math.floor(math.log10((high - low) / (most - 1)))
     for exponent in (power, power + 1):
@@ -289,7 +331,7 @@ def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> li
 
 def width_of(text: str, size: float) -> float:
     """Estimate the width of a text in a common sans-serif, in pixels; rather more than less."""
-    return size * sum(map(_share, text))
+    return size * sum(1.0 if unicodedata.east_asian_width(each) in "WF" else 0.6 for each in text)
 
 
 def cut_to(text: str, room: float, size: float) -> str:
@@ -297,36 +339,18 @@ def cut_to(text: str, room: float, size: float) -> str:
     text = bare(text)
     if width_of(text, size) <= room:
         return text
-    widths = accumulate(size * _share(sign) for sign in text)
-    kept = takewhile(lambda each: each[1] <= room - size, zip(text, widths, strict=True))
-    return "".join(sign for sign, _ in kept).rstrip() + "…"
+    kept = text[: int(room / size / 0.6)]
+    while kept and width_of(f"{kept}…", size) > room:
+        kept = kept[:-1]
+    return f"{kept.rstrip()}…"
 
 
-def wrapped(text: str, room: float, size: float, lines: int) -> list[str]:
-    """Return the text on at most `lines` lines of `room` pixels, the last one cut."""
-    words = bare(text).split()
-    found: list[str] = []
-    while words and len(found) < lines - 1:
-        count = 1
-        while count < len(words) and width_of(" ".join(words[: count + 1]), size) <= room:
-            count += 1
-        found.append(cut_to(" ".join(words[:count]), room, size))
-        words = words[count:]
-    return [*found, cut_to(" ".join(words), room, size)] if words else found
+def _title(name: str, of: Values) -> str:
+    return f"{name}: {measure_text(of.by_lot)} ({interval(of.interval.low, of.interval.high)})"
 
 
-@lru_cache(maxsize=4096)
-def _share(sign: str) -> float:
-    if unicodedata.combining(sign):
-        return 0.0
-    if unicodedata.east_asian_width(sign) in "WF":
-        return 1.0
-    usual = 0.72 if sign.isupper() else 0.6
-    return 0.36 if sign in _NARROW else 0.95 if sign in _WIDE else usual
-
-
-def _at(point: Point) -> str:
-    return point.x if isinstance(point.x, str) else _number(point.x)
+def _at(x: float | str) -> str:
+    return x if isinstance(x, str) else _number(x)
 
 
 def _number(value: float) -> str:

@@ -5,44 +5,56 @@ The same folders always make the same report: no time of day, no path, nothing o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
+from beir_eval.experiment.run_folder import (
+    PIPELINE,
+    DataManifest,
+    FigureNote,
+    Metrics,
+    RunManifest,
+)
+from beir_eval.measures.anova import Anova
 from beir_eval.measures.values import Comparison, Interval, Values
-from beir_eval.report.numbers import measure_text
 from personas.ranking.types import WeakJudge
+from personas.report.warnings import Notice
+
+if TYPE_CHECKING:
+    from beir_eval.answers.metrics import AnswerMetrics
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A data set of a section."""
+    """A data set of rankers, or a judge of pipelines."""
 
     name: str  # heading
-    data: DataManifest
-    paper_queries: int | None  # in the paper's experiments; None if not in them
-    conditions: str = ""  # how much was ranked, and how much the paper ranked, in words
+    conditions: str  # how much was ranked, and how much the paper ranked, in words
+    data: DataManifest | None = None  # None for a judge of answers
+    paper_queries: int | None = None  # in the paper's experiments; None if not in them
     judge: str = ""  # the model that judged; empty if people did
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableCell:
-    """One system's values on one data set."""
+    """One system's values on one data set, or by one judge."""
 
     values: Values
-    interval: Interval  # confidence interval of `honest`
-    paper: float | None
-    rank: int
+    metrics: Metrics | None = None  # of a ranker
+    manifest: RunManifest | None = None  # of the run; None for the first stage
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+    """Query id -> value of the best order of what it ranked; empty where it is not known."""
+    judged: float | None = None  # share of the ranks that the measure looks at
+    paper: float | None = None
+    rank: int = 0
     """1 for the best of the column by `honest`, 2 for the second, first stage included; equal
     values share. 0 for all others, for those whose place missing scores could change, and where
     the column has one run only."""
-    comparison: Comparison | None
+    comparison: Comparison | None = None
     """With the baseline's, both `honest`; None for the baseline and where that is missing."""
-    metrics: Metrics
-    manifest: RunManifest | None  # of the run; None for the first stage
     signs: str = ""  # marks beside the value, as the legend of its table explains them
-    judged: float | None = None  # share of the ranks that the measure looks at
-    ceiling: float | None = None  # the measure of the best order of what it ranked
 
     @property
     def value(self) -> float:
@@ -62,59 +74,68 @@ class TableCell:
         return self.value if found is None else found
 
     @property
+    def interval(self) -> Interval:
+        """The confidence interval of `honest`."""
+        return self.values.interval
+
+    @property
     def missing(self) -> float:
         """Share of the scores or comparisons asked for."""
         return self.values.missing / self.values.asked if self.values.asked else 0.0
 
     @property
-    def queries(self) -> int:
-        """Queries that the mean is over."""
-        return len(self.values.of)
+    def ceiling(self) -> float | None:
+        """The mean of `ceilings`."""
+        return mean_of([*self.ceilings.values()])
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One ranker over the data sets of a section; averages are None if a value is missing."""
+    """A ranker over the data sets of a section, or a pipeline by its judges."""
 
     label: str
-    is_baseline: bool
-    weak_judge: WeakJudge  # as `RankingRecord.weak_judge`; may be empty
-    models: str
+    cells: tuple[TableCell | None, ...]  # by column; None where not run, or not finished
+    is_baseline: bool = False
+    weak_judge: WeakJudge = ""  # as `RankingRecord.weak_judge`
+    models: str = ""
     """Their names, e.g. ``"local:smollm2-135m"``, or role by role where they differ; empty for
     the first stage."""
-    average: float | None  # of `TableCell.value` over the columns; averages are not tested
-    average_by_lot: float | None  # of `TableCell.honest`
-    paper_average: float | None  # over the same columns
-    cells: tuple[TableCell | None, ...]  # by column; None where not run, or not finished
     not_run: tuple[float | None, ...] | None = None
     """The paper's numbers by column, of a row of which nothing was run; else None."""
     foreign: bool = False  # another program ranked, and a TREC run was given
+    answers: AnswerMetrics | None = None  # of a pipeline
 
     def paper(self, place: int) -> float | None:
-        """Return the paper's number for the `place`-th column, 0 to 1; None if it has none."""
+        """Return the paper's number for the `place`-th column; None if it has none."""
         if self.not_run is not None:
             return self.not_run[place]
         cell = self.cells[place]
         return cell.paper if cell else None
 
+    @property
+    def average(self) -> float | None:
+        """The mean of `TableCell.value`; None if one is missing. Averages are not tested."""
+        return mean_of([cell.value if cell else None for cell in self.cells])
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One value of a figure, ties in random order; `x` is a number for lines, else a name."""
+    @property
+    def average_by_lot(self) -> float | None:
+        """The mean of `TableCell.honest`."""
+        return mean_of([cell.honest if cell else None for cell in self.cells])
 
-    x: float | str
-    value: float
-    interval: Interval
-    queries: int = 0
+    @property
+    def paper_average(self) -> float | None:
+        """The mean of the paper's numbers over the same columns."""
+        return mean_of([self.paper(place) for place in range(len(self.cells))])
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a section."""
+    """A figure of a section: values by a number or by name, in groups."""
 
     note: FigureNote  # its kind and words
-    lines: tuple[tuple[str, tuple[Point, ...]], ...]  # of every line, or every group of rows
-    paper: str  # the paper's words on its own figure; may be empty
+    lines: tuple[tuple[str, tuple[tuple[float | str, Values], ...]], ...]
+    """Name and points of every group."""
+    paper: str = ""  # the paper's words on its own figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +144,35 @@ class Section:
 
     name: str  # of the suite; "runs" for those without one
     title: str
-    baseline: str  # label of the row that the others are compared with
-    paper_source: str  # what the paper's numbers are of; empty if there are none
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[Column, ...] = ()
+    rows: tuple[Row, ...] = ()
     """The first stage, the rankers in the suite's order, foreign runs that are in no folder, and
-    those of which nothing was run."""
-    figure: Figure | None
-    unfinished: tuple[tuple[str, str], ...]  # (data set, label) of runs that are left out
-    notes: tuple[str, ...] = ()  # sentences below the tables
-    changed: tuple[str, ...] = ()  # runs and data whose files are not as written, and which files
+    those of which nothing was run; or the pipelines."""
+    baseline: str = ""  # label of the row that the others are compared with
     measured: str = ""
     """E.g. ``"nDCG@10"``, or ``"nDCG@10 of the top 5"`` where fewer passages were ranked than the
-    measure looks at."""
+    measure looks at; of pipelines the judge that heads the tables."""
+    kind: str = "ranker"
+    figure: Figure | None = None
+    paper_source: str = ""  # what the paper's numbers are of
+    unfinished: tuple[tuple[str, str], ...] = ()  # (data set, label) of runs that are left out
+    changed: tuple[str, ...] = ()  # runs and data whose files are not as written, and which files
+    warnings: tuple[Notice, ...] = ()  # of pipelines alone
+    notes: tuple[str, ...] = ()  # sentences below the tables
+    analysis: Anova | None = None  # of a grid of pipelines
+    worst: tuple[tuple[str, ...], ...] = ()
+    """Question, value, answer, right answers and the judge's notes of the best pipeline's worst."""
+    drawings: tuple[tuple[str, str, str], ...] = ()  # title, SVG and words of a pipelines' figure
+
+    @property
+    def of_pipelines(self) -> bool:
+        """True for pipelines, false for rankers."""
+        return self.kind == PIPELINE
 
     @property
     def averaged(self) -> bool:
         """True if there are averages: over two data sets or more, judged alike, each once."""
-        names = [column.data.dataset for column in self.columns]
+        names = [column.data.dataset for column in self.columns if column.data]
         judges = {column.judge for column in self.columns}
         return 1 < len(names) == len(set(names)) and len(judges) == 1
 
@@ -149,11 +181,6 @@ class Section:
         """True if a row has a number of the paper."""
         places = range(len(self.columns))
         return any(row.paper(place) is not None for row in self.rows for place in places)
-
-    def by_lot(self, place: int) -> bool:
-        """Return whether ties in random order change a value of that column, as it is shown."""
-        cells = [row.cells[place] for row in self.rows]
-        return any(measure_text(each.value) != measure_text(each.honest) for each in cells if each)
 
     def cells(self) -> Iterator[tuple[Row, Column, TableCell]]:
         """Yield what was run, row by row."""
@@ -168,6 +195,10 @@ class Report:
     """Everything."""
 
     measure: str  # whose values the tables show, as ir-measures writes it
-    correction: str  # of the p-values of the paired t-tests, e.g. "holm"
-    level: float  # of the confidence intervals, e.g. 0.95
     sections: tuple[Section, ...]  # in the natural order of the suites' names; without one, last
+
+
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """Return the mean; None if a value is missing, or there is none."""
+    known = [each for each in values if each is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(values) else None

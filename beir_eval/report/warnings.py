@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from beir_eval.experiment.labels import models_of, other_server
 from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest, ScoreCounts
 from beir_eval.measures import paper
 from beir_eval.measures.metrics import cutoff_of
-from beir_eval.measures.values import FEW, FEWEST, SIGNIFICANT
-from beir_eval.report.model import Report, Row, Section, TableCell
-from beir_eval.report.numbers import (
-    TIES_SIGN,
-    gain_text,
-    interval,
-    measure_text,
-    p_text,
-)
+from beir_eval.measures.values import FEWEST, SIGNIFICANT, Values
+from beir_eval.report.model import Report, Row, Section
+from beir_eval.report.tables import TIES_SIGN, gain_text, interval, measure_text, p_text
 from personas.format import counted, whole
 from personas.ranking.types import judge_note
 from personas.report.warnings import ORDER, Kind, Notice
 from personas.sanitize import plain
 
-REASONS = 3
-"""Reasons listed, the most frequent ones."""
-LONGEST_REASON = 160
-"""Characters of a reason, at most."""
+REASONS, LONGEST_REASON = 3, 160
+"""Reasons listed, the most frequent ones, and characters of each, at most."""
 _ONE_BY_ONE = 3
 """Comparisons of a section up to which each has a sentence."""
 _NAME, _NAMED = 80, 5
-_SHOWN_HASH = 12
 _COUNTING = (
     "Calls, tokens, cost and model time are those of each run by itself: an answer that several "
     "runs share through the ledger counts in each. Model time adds up calls that ran side by side; "
     "of the embedded encoder and cross-encoders it is the time they computed."
 )
+_SEVERE = ("failed", "empty", "own model")
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -93,9 +85,25 @@ def paper_note(source: str) -> str:
 def warnings(report: Report) -> tuple[Notice, ...]:
     """Return warnings and results: weak judges first, then the most severe."""
     judges = [each for section in report.sections for each in _judges(section)]
-    found = [each for section in report.sections for each in _of_section(report, section)]
+    found = [each for section in report.sections for each in _of_section(section)]
     ordered = sorted(dict.fromkeys(found), key=lambda each: ORDER.index(each.kind))
     return tuple(dict.fromkeys((*judges, *ordered)))
+
+
+def flaw_notices(values: Iterable[tuple[str, Values]]) -> Iterator[Notice]:
+    """Yield what is to be known of named values, each once with the names that it is true of."""
+    named = dict(values)
+    found = _grouped((flaw, name) for name, of in named.items() for flaw in of.flaws())
+    for flaw, names in found.items():
+        severe = flaw.kind in _SEVERE or (
+            flaw.kind == "missing" and any(named[name].is_open for name in names)
+        )
+        kind: Kind = "bad" if severe else "note" if flaw.kind in ("undefined", "cut") else "warn"
+        said = plain(flaw.said)
+        if len(names) < len(named):
+            yield Notice(kind, f"{some_of(names, 2 * _NAME)}: {said}.")
+        else:
+            yield Notice(kind, f"{said[:1].upper()}{said[1:]}.")
 
 
 def _judges(section: Section) -> Iterator[Notice]:
@@ -111,80 +119,44 @@ def _judges(section: Section) -> Iterator[Notice]:
             yield Notice("warn", some if len(labels) < len(ranked) else plain(said))
 
 
-def _of_section(report: Report, section: Section) -> Iterator[Notice]:
-    def named(
-        where: Callable[[TableCell], object], more: Callable[[TableCell], str] = lambda _: ""
-    ) -> str:
-        found = [
-            f"{plain(f'{row.label} on {column.name}', _NAME)}{more(cell)}"
-            for row, column, cell in section.cells()
-            if where(cell)
-        ]
-        return some_of(found, 2 * _NAME)
-
-    def between(cell: TableCell) -> str:
-        low, high = cell.values.ends
-        return f" ({measure_text(low)} to {measure_text(high)})"
-
-    def lead(cell: TableCell) -> str:
-        gain = gain_text(cell.comparison.difference) if cell.comparison else ""
-        as_ranked, by_lot = measure_text(cell.value), measure_text(cell.honest)
-        return f" ({as_ranked} as ranked, {by_lot} with ties in random order: {gain})"
-
+def _of_section(section: Section) -> Iterator[Notice]:
     cells = list(section.cells())
+    yield from section.warnings
     if section.changed:
         yield Notice("bad", f"Files were changed after the run: {some_of(section.changed)}.")
     if section.unfinished:
-        left_out = [f"{label} on {dataset}" for dataset, label in section.unfinished]
+        left_out = [f"{label} on {of}" if of else label for of, label in section.unfinished]
         yield Notice(
             "bad",
             f"{counted(len(left_out), 'run')} not finished and left out: {some_of(left_out)}; the "
             "same 'beir-eval run' again finishes them.",
         )
-    lost = named(lambda cell: cell.values.failed or cell.metrics.missing_queries)
-    if lost:
-        yield Notice("bad", f"Queries without results, which count 0: {lost}.")
-    if lost := named(lambda cell: cell.values.is_open, between):
-        yield Notice(
-            "bad",
-            f"What is missing could change these means: {lost}. They are best, or significantly "
-            f"different, only where they would be in the worst and in the best case.",
-        )
-    yield from _of_judgements(section)
+    names = ((f"{row.label} on {column.name}", cell.values) for row, column, cell in cells)
+    yield from flaw_notices(names)
     for row, column, cell in cells:
         note = cell.manifest.foreign if cell.manifest else None
-        unknown = note.unknown_documents if note else None
-        if note and unknown:
+        if note and (unknown := note.unknown_documents):
             said = f"{some_of([row.label])} on {some_of([column.name])}: {'; '.join(note.oddities)}"
             if unknown == note.documents:
                 said += ", which is all of them: see whether its ids are those of this collection"
             yield Notice("bad" if unknown == note.documents else "warn", f"{said}.")
-    yield from _comparisons(report, section)
-    if led := named(lambda cell: TIES_SIGN in cell.signs, lead):
+    yield from _comparisons(section)
+    led = [
+        f"{row.label} on {column.name} ({measure_text(cell.value)} as ranked, "
+        f"{measure_text(cell.honest)} with ties in random order: "
+        f"{gain_text(cell.comparison.difference)})"
+        for row, column, cell in cells
+        if cell.comparison and TIES_SIGN in cell.signs
+    ]
+    if led:
         yield Notice(
             "warn",
             "Tied passages keep the order of the first stage, and at least half of the lead over "
-            f"{some_of([section.baseline])} is due to that: {led}.",
+            f"{some_of([section.baseline])} is due to that: {some_of(led, 2 * _NAME)}.",
         )
-    if few := [column.name for _, column, cell in cells if cell.queries < FEW]:
-        said = f"Fewer than {FEW} queries, so intervals and tests are rough: {some_of(few)}."
-        yield Notice("warn", said)
 
 
-def _of_judgements(section: Section) -> Iterator[Notice]:
-    """Yield which columns a model judged, and which rows were judged by their own model."""
-    judged = _grouped((each.judge, each.name) for each in section.columns if each.judge)
-    for judge, columns in judged.items():
-        some = f" on {some_of(columns)}" if len(columns) < len(section.columns) else ""
-        said = f"The judgements{some} were made by a model, {plain(judge, _NAME)}, not by people."
-        yield Notice("warn", said)
-    own = _grouped((c.values.judge, row.label) for row, _, c in section.cells() if c.values.own)
-    for judge, labels in own.items():
-        said = "judged by the model that they are made with"
-        yield Notice("bad", f"{some_of(labels)}: {said}, {plain(judge, _NAME)}.")
-
-
-def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
+def _comparisons(section: Section) -> Iterator[Notice]:
     compared = [
         (row, column, cell, cell.comparison)
         for row, column, cell in section.cells()
@@ -196,7 +168,7 @@ def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
         worse, better = decided.count("worse"), decided.count("better")
         kind: Kind = "bad" if worse else "good" if better == len(decided) else "warn"
         yield Notice(
-            kind,
+            "note" if section.of_pipelines else kind,
             f"Of {counted(len(decided), 'comparison')} with {baseline} in "
             f"“{some_of([section.title])}”, {whole(worse)} {'is' if worse == 1 else 'are'} worse, "
             f"{whole(len(decided) - worse - better)} undecided, {whole(better)} better "
@@ -206,10 +178,7 @@ def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
     for row, column, cell, than in compared:
         kind, words = _DECISIONS[than.decision]
         ends = interval(than.interval.low, than.interval.high, signed=True)
-        p = "not tested"
-        if than.p_adjusted is not None:
-            name = "p" if report.correction == "none" else "corrected p"
-            p = f"{name} {p_text(than.p_adjusted)}"
+        p = "not tested" if than.p_adjusted is None else f"corrected p {p_text(than.p_adjusted)}"
         shown = [f"in the worst case {gain_text(than.worst)}"] * (than.worst < than.difference)
         if not than.decision and than.p_adjusted is None:
             shown += [f"a test takes {FEWEST} queries, and differences that vary"]
@@ -217,11 +186,10 @@ def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
             shown += [f"only differences above {measure_text(than.detectable)} are detectable"]
         shown += [f"{than.left_out} left out, which only one has"] * bool(than.left_out)
         yield Notice(
-            kind,
+            "note" if section.of_pipelines else kind,
             f"{some_of([row.label])} {words} {baseline} on {some_of([column.name])}: "
             f"{measure_text(cell.honest)}, {gain_text(than.difference)} "
-            f"({100 * report.level:g}% interval {ends}, {p})"
-            f"{''.join(f'; {each}' for each in (*shown, *than.notes))}.",
+            f"(95% interval {ends}, {p}){''.join(f'; {each}' for each in (*shown, *than.notes))}.",
         )
 
 
@@ -241,12 +209,13 @@ def some_of(names: Iterable[str], longest: int = _NAME) -> str:
 
 
 def notes(section: Section) -> tuple[str, ...]:
-    """Return the sentences below the tables of a section."""
-    cells = list(section.cells())
-    ranked = [(row, cell) for row, _, cell in cells if row.models]
-    manifests = [(row.label, each.manifest) for row, each in ranked if each.manifest]
+    """Return the sentences below the tables of a section of rankers."""
+    cells = [(f"{row.label} on {column.name}", row, cell) for row, column, cell in section.cells()]
+    manifests = [(row.label, x.manifest) for _, row, x in cells if row.models and x.manifest]
+    metrics = [cell.metrics for _, row, cell in cells if row.models and cell.metrics]
+    rankers, columns = [row for row in section.rows if row.models], section.columns
     said = []
-    if rankers := [row for row in section.rows if row.models]:
+    if rankers:
         labels_of = _grouped((row.models, row.label) for row in rankers)
         parts = (f"{names} ({', '.join(labels)})" for names, labels in labels_of.items())
         one = len(labels_of) == 1
@@ -262,67 +231,43 @@ def notes(section: Section) -> tuple[str, ...]:
         f"{', '.join(labels)}."
         for weight, labels in shares.items()
     ]
+    said += _reasons(metrics)
+    times = Counter(column.data.dataset for column in columns if column.data)
     listed = {
         "Foreign runs were ranked by other programs and are measured here, to the same depth": [
-            f"{row.label} on {column.name} ({note.file}, SHA-256 {note.sha256[:_SHOWN_HASH]}"
+            f"{name} ({note.file}, SHA-256 {note.sha256[:12]}"
             f"{''.join(f'; {each}' for each in note.oddities)})"
-            for row, column, cell in cells
+            for name, _, cell in cells
             if cell.manifest and (note := cell.manifest.foreign)
         ],
         "Not run here, with the paper's numbers alone, and in no comparison": [
             row.label for row in section.rows if row.not_run and set(row.not_run) != {None}
         ],
-    }
-    said += _listed(listed)
-    said += _reasons([cell.metrics for _, cell in ranked])
-    listed = {
         "Fewer recruits were named than asked for": [
-            f"{row.label} on {column.name} ({whole(number)} of {whole(cell.queries)} queries)"
-            for row, column, cell in cells
-            if row.models and (number := cell.metrics.short_teams)
+            f"{name} ({whole(number)} of {len(cell.values.of):,} queries)"
+            for name, row, cell in cells
+            if row.models and cell.metrics and (number := cell.metrics.short_teams)
         ],
-        "Ties in random order are not known, because the rankings are not in the folder; values, "
-        "intervals and tests are as ranked": [
-            f"{row.label} on {column.name}"
-            for row, column, cell in cells
-            if row.models and cell.by_lot is None
+        "No averages, with different depths, queries or settings": [
+            name for name, count in times.items() if count > 1
         ],
-        "Passages were cut to fit the model": [
-            f"{row.label} on {column.name} ({counted(cell.values.cut, 'query', 'queries')})"
-            for row, column, cell in cells
-            if cell.values.cut
+        "Fewer queries or passages than in the paper, whose numbers are of another experiment": [
+            column.name
+            for column in columns
+            if section.has_paper
+            and column.data
+            and column.paper_queries is not None
+            and (column.data.queries < column.paper_queries or column.data.depth < paper.DEPTH)
         ],
+        "Answers not of the provider whose names the models have, and not priced": sorted(
+            {host for _, each in manifests if (host := other_server(each))}
+        ),
     }
-    said += _listed(listed)
-    judges = {column.judge or "people" for column in section.columns}
+    said += [f"{what}: {', '.join(names)}." for what, names in listed.items() if names]
+    judges = {column.judge or "people" for column in columns}
     if len(judges) > 1:
         said.append(f"No averages: judged by {' and by '.join(sorted(judges))}.")
-    times = Counter(column.data.dataset for column in section.columns)
-    if several := [name for name, count in times.items() if count > 1]:
-        names = ", ".join(several)
-        said.append(f"No averages: {names} is here with different depths, queries or settings.")
-    smaller = [
-        column.name
-        for column in section.columns
-        if section.has_paper
-        and column.paper_queries is not None
-        and (column.data.queries < column.paper_queries or column.data.depth < paper.DEPTH)
-    ]
-    if smaller:
-        said.append(
-            f"Fewer queries or passages than in the paper: {', '.join(smaller)}. There, its "
-            "numbers are of another experiment, for orientation only."
-        )
-    if hosts := sorted({host for _, each in manifests if (host := other_server(each))}):
-        said.append(
-            f"Answers came from {', '.join(hosts)}, and not from the provider whose names the "
-            "models have; they are not priced without --provider-prices."
-        )
     return (*said, _COUNTING) if rankers else tuple(said)
-
-
-def _listed(names_of: Mapping[str, Sequence[str]]) -> list[str]:
-    return [f"{what}: {', '.join(names)}." for what, names in names_of.items() if names]
 
 
 def _grouped(pairs: Iterable[tuple[_Key, str]]) -> dict[_Key, list[str]]:

@@ -348,8 +348,8 @@ command = Verb(
       mcranker rank "best masks against covid" "N95 masks ..." "Cloth masks ..."
       mcranker rank "best masks against covid" --docs passages.jsonl --output json
       mcranker rank "best masks against covid" --docs passages.jsonl --team clinician \\
-          --team "Worried parent" --team-size 4 -o "forbid=*marketing*"
-      mcranker rank "best masks against covid" --docs passages.jsonl --ranker setwise -o sort=bubble
+          --team "Worried parent" --team-size 4 -o require=virologist
+      mcranker rank "best masks against covid" --docs passages.jsonl --ranker setwise -o children=1
     """,
 )
 

@@ -16,7 +16,7 @@ from mcranker.cli.output import DONE, ERROR, Failure, keep, output, present, pri
 from mcranker.cli.progress import QueryTracker, fetch_models, live_is_wanted, showing
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag, refuse
 from mcranker.paths import is_folder
-from mcranker.rankers.mcranker import MCRanker
+from mcranker.rankers.judge import MCRanker
 from personas import Member, Persona, Rubric, SchemaError, Team, dumps, library
 from personas.files import FORMATS, weight_notes
 from personas.format import counted, weight

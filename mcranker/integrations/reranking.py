@@ -14,7 +14,7 @@ from mcranker.errors import ConfigError
 from mcranker.inputs.documents import of_object
 from mcranker.inputs.passages import as_passages
 from mcranker.rankers.base import Ranker
-from mcranker.rankers.mcranker import MCRanker
+from mcranker.rankers.judge import MCRanker
 from mcranker.ranking import Ranking
 from personas.ranking.hit import Hit
 from personas.ranking.types import Passage

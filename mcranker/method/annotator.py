@@ -1,4 +1,4 @@
-"""The actor of a judge: it writes a rubric (Eq. 2) and scores passages by it (Eq. 3)."""
+"""Judges asked by a prompt: they write a rubric (Eq. 2) and score passages by it (Eq. 3)."""
 
 from __future__ import annotations
 
@@ -8,84 +8,32 @@ from typing import Any
 
 from mcranker.errors import (
     FormNotKept,
+    InputError,
     ModelError,
     ReplyError,
     RequestRejected,
     UnsupportedCapability,
 )
-from mcranker.llm.chat import ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
-from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text, with_instruction
 from mcranker.method.session import Session
-from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.judge_health import Rows
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
 from mcranker.replies.scoring import Scoring
 from mcranker.runtime.actor import Actor
-from personas import Member, Rubric, library
-from personas.closeness import closest_members
+from personas import Criterion, Member, Persona, PromptSet, Rubric
 from personas.provenance import edited, sealed
-from personas.ranking.types import Passage, Score
+from personas.ranking.types import Score
+from personas.schema import MOST_CRITERIA
 from personas.templates import Template, Turn
 
 logger = safe_logger("mcranker.method.annotator")
 
+INSTRUCTION_SHARE = 30.0
+"""Percent of each rubric's weight for an instruction; other criteria share the rest in proportion.
+"""
 
-async def examples_for(member: Member, about: str, session: Session) -> tuple[Member, ...]:
-    """Return the members of the library whose rubrics are closest to this persona and text."""
-    count = session.config.criteria_examples
-    if not count:
-        return ()
-    recruiter = session.models.recruiter
-    candidates = [each for each in library.members() if each.rubric is not None]
-    most = recruiter.capabilities.max_choices
-    if recruiter.capabilities.prompts or (most is not None and len(candidates) > most):
-        persona = member.persona
-        return closest_members(f"{persona.name} {persona.description} {about}", count)
-    options = tuple(Option(each.name, ", ".join(each.persona.topics)) for each in candidates)
-    task = session.prompts["typed_recruit"].render({})[-1].text
-
-    def read(reply: ChatReply) -> tuple[float, ...]:
-        chances = [each.probabilities or () for each in reply.answers or ()]
-        if len(chances) != 1 or len(chances[0]) != len(candidates):
-            raise Unreadable("it has not the probability of each option.")
-        return chances[0]
-
-    chances = await session.ask(
-        recruiter,
-        (),
-        read,
-        stage="recruit",
-        persona=member.name,
-        max_tokens=session.config.max_tokens,
-        questions=(Question("judge", task, 1, "choice", options),),
-        state=State(session.prompts.cleaner.text(f"{member.name}: {about}"), {}),
-    )
-    best = sorted(zip(chances, candidates, strict=True), key=lambda pair: -pair[0])
-    return tuple(each for _, each in best[:count])
-
-
-def with_examples(
-    template: Template, values: dict[str, str], examples: Sequence[Member], session: Session
-) -> tuple[Turn, ...]:
-    """The criteria prompt with the rubrics of `examples` in it."""
-    text = ""
-    if examples:
-        listed = rubrics_as_text(examples, session.prompts)["criteria"]
-        text = session.prompts.piece("criteria_examples", {"examples": listed})
-    turns = template.render({**values, "examples": text})
-    if not text or "examples" in template.placeholders:
-        return turns
-    place = max(number for number, turn in enumerate(turns) if turn.role != "assistant")
-    longer = turns[place]._replace(text=f"{turns[place].text}\n\n{text}")
-    return (*turns[:place], longer, *turns[place + 1 :])
-
-
-@dataclass(frozen=True, slots=True)
-class ScorePassages:
-    """To a judge: score the passages of these rows of the score matrix, together."""
-
-    rows: tuple[int, ...]
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,50 +45,103 @@ class Scores:
     scores: Sequence[Score]
 
 
-class Annotator(Actor[ScorePassages]):
-    """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3)."""
+class ScorePrompt:
+    """A scoring prompt, complete but for the passage, and the form of its answer."""
+
+    def __init__(
+        self,
+        template: Template,
+        session: Session,
+        rubric: Rubric | None = None,
+        *,
+        answer: Scoring | None = None,
+    ) -> None:
+        config = session.config
+        self.answer = answer or config.scoring_class(config, session.prompts, rubric)
+        about = {"query": session.query.text, "answer": self.answer.instruction}
+        self.template = template.bind({**about, "k": str(config.scale)})
+        self.in_markers = "passage_text" not in template.placeholders
+
+
+class PromptJudge(Actor[Rows]):
+    """Scores a passage a call by its prompt; `persona` is its name in the table of calls."""
+
+    def __init__(
+        self,
+        persona: str,
+        column: int,
+        session: Session,
+        ensembler: Actor[Any] | None,
+        prompt: ScorePrompt | None = None,
+    ) -> None:
+        workers = session.calls_at_once(session.models.scoring)
+        super().__init__(f"judge {persona!r}", self._score, workers=workers)
+        self.persona = persona
+        self.column = column
+        self._session = session
+        self._ensembler = ensembler
+        self._prompt = prompt
+
+    async def _score(self, rows: Rows) -> None:
+        session, prompt, (row,) = self._session, self._prompt, rows
+        assert prompt is not None, "the rubric comes before the passages"
+        assert self._ensembler is not None
+        passage, answer = session.passage(row), prompt.answer
+        if prompt.in_markers:
+            shown = {"passage": session.delimited(row)}
+        else:
+            shown = {"passage_text": session.as_data(passage)}
+        turns = prompt.template.render(shown)
+        if answer.prefill:
+            turns = (*turns, Turn("assistant", answer.prefill))
+        try:
+            score = await session.ask(
+                session.models.scoring,
+                turns,
+                answer.read,
+                stage="score",
+                persona=self.persona,
+                doc_id=passage.id,
+                max_tokens=session.config.max_score_tokens,
+                schema=answer.schema,
+                labels=answer.labels,
+                continuation=answer.continuation,
+            )
+        except ModelError as error:
+            score = missing_score(error)
+        await self._ensembler.tell(Scores(row, self.column, (score,)))
+
+
+class Annotator(PromptJudge):
+    """One persona on the team: writes its rubric and scores passages by it."""
 
     def __init__(
         self, member: Member, column: int, session: Session, ensembler: Actor[Any] | None
     ) -> None:
-        workers = session.calls_at_once(session.models.scoring)
-        super().__init__(f"annotator {member.name!r}", self._score, workers=workers)
+        super().__init__(member.name, column, session, ensembler)
         self.member = member
-        self.column = column
-        self._session = session
-        self._ensembler = ensembler
-        self._prompt: ScorePrompt | None = None
-
-    async def _score(self, message: ScorePassages) -> None:
-        assert self._prompt is not None, "the rubric comes before ScorePassages"
-        assert self._ensembler is not None
-        (row,) = message.rows
-        score = await self._prompt.score(self._session.passage(row), self.member.name)
-        await self._ensembler.tell(Scores(row, self.column, (score,)))
 
     async def settle_rubric(self) -> None:
         """Write the rubric if there is none, before the first passage is scored."""
-        config, member = self._session.config, self.member
-        rubric, written = member.rubric, False
-        examples: tuple[Member, ...] = ()
+        session, config, member = self._session, self._session.config, self.member
         if config.criteria == "none":
-            rubric = None
-        elif rubric is None and self._may_write():
+            member = member.model_copy(update={"rubric": None})
+        elif member.rubric is None and self._may_write():
             by_dataset = config.criteria == "dataset"
-            known = self._session.job.memory.dataset_rubrics if by_dataset else {}
-            about = config.dataset if by_dataset else self._session.query.text
-            examples = await examples_for(member, about, self._session)
+            known = session.job.memory.dataset_rubrics if by_dataset else {}
             if member.name not in known:
-                known.setdefault(member.name, await self._write_rubric(examples))
-            rubric, written = known[member.name], True
-        self.member = member.model_copy(update={"rubric": rubric})
-        if written:
-            names = tuple(each.name for each in examples)
-            self.member = self.member.model_copy(update={"rubric_examples": names})
-            if member.origin != "human" and not edited(member):
-                self.member = sealed(self.member)
-        self.member = with_instruction(self.member, config.instruction)
-        self._prompt = ScorePrompt.of_member(self.member, self._session)
+                known.setdefault(member.name, await self._write_rubric())
+            by_person = member.origin == "human" or edited(member)
+            member = member.model_copy(update={"rubric": known[member.name]})
+            member = member if by_person else sealed(member)
+        self.member = member = with_instruction(member, config.instruction)
+        values = {"persona": member.name, "description": member.persona.description}
+        if member.rubric is None:
+            template = session.prompts["score_without_criteria"].bind(values)
+        else:
+            values |= rubric_as_text(member, session.prompts)
+            template = session.prompts["score"].bind(values)
+        self._prompt = ScorePrompt(template, session, member.rubric)
 
     def _may_write(self) -> bool:
         """True if a missing rubric is written; else the persona judges by its name."""
@@ -157,89 +158,26 @@ class Annotator(Actor[ScorePassages]):
         logger.info("%s; it judges by its name", lacking)
         return False
 
-    async def _write_rubric(self, examples: Sequence[Member]) -> Rubric:
+    async def _write_rubric(self) -> Rubric:
         """Return the rubric written by the criteria model; for the data set if so configured."""
-        session = self._session
-        config, prompts = session.config, session.prompts
+        session, member, config = self._session, self.member, self._session.config
         brief = "criteria_dataset" if config.criteria == "dataset" else "criteria"
-        template = prompts[f"{brief}_scientist" if self.member.origin == "fixed" else brief]
+        template = session.prompts[f"{brief}_scientist" if member.origin == "fixed" else brief]
         values = {
-            "persona": self.member.name,
-            "description": self.member.persona.description,
+            "persona": member.name,
+            "description": member.persona.description,
             "query": session.query.text,
             "dataset": config.dataset,
         }
         return await session.ask(
             session.models.criteria,
-            with_examples(template, values, examples, session),
+            template.render(values),
             lambda reply: read_rubric(reply.text),
             stage="criteria",
-            persona=self.member.name,
+            persona=member.name,
             max_tokens=config.max_tokens,
             schema=RUBRIC_SCHEMA,
         )
-
-
-class ScorePrompt:
-    """A scoring prompt, complete but for the passage."""
-
-    def __init__(
-        self,
-        template: Template,
-        session: Session,
-        rubric: Rubric | None,
-        *,
-        answer: Scoring | None = None,
-    ) -> None:
-        self._session = session
-        config = session.config
-        self._answer = answer or config.scoring_class(config, session.prompts, rubric)
-        about = {"query": session.query.text, "answer": self._answer.instruction}
-        self._template = template.bind({**about, "k": str(config.scale)})
-        self._in_markers = "passage_text" not in template.placeholders
-
-    @classmethod
-    def of_member(cls, member: Member, session: Session) -> ScorePrompt:
-        """Return the prompt of one persona, with its rubric if it has one."""
-        values = {"persona": member.name, "description": member.persona.description}
-        if member.rubric is None:
-            return cls(session.prompts["score_without_criteria"].bind(values), session, None)
-        values |= rubric_as_text(member, session.prompts)
-        return cls(session.prompts["score"].bind(values), session, member.rubric)
-
-    @classmethod
-    def direct(cls, members: Sequence[Member], session: Session) -> ScorePrompt:
-        """Return the prompt without a persona, by the criteria of `members` if any (Table 2)."""
-        if not members:
-            return cls(session.prompts["direct"], session, None)
-        criteria = rubrics_as_text(members, session.prompts)
-        return cls(session.prompts["direct_with_criteria"].bind(criteria), session, None)
-
-    async def score(self, passage: Passage, judge: str) -> Score:
-        """Return the passage's score, or a missing score with the reason."""
-        session = self._session
-        if self._in_markers:
-            shown = {"passage": session.delimited(passage)}
-        else:
-            shown = {"passage_text": session.as_data(passage)}
-        turns = self._template.render(shown)
-        if self._answer.prefill:
-            turns = (*turns, Turn("assistant", self._answer.prefill))
-        try:
-            return await session.ask(
-                session.models.scoring,
-                turns,
-                self._answer.read,
-                stage="score",
-                persona=judge,
-                doc_id=passage.id,
-                max_tokens=session.config.max_score_tokens,
-                schema=self._answer.schema,
-                labels=self._answer.labels,
-                continuation=self._answer.continuation,
-            )
-        except ModelError as error:
-            return missing_score(error)
 
 
 def missing_score(error: ModelError) -> Score:
@@ -250,3 +188,61 @@ def missing_score(error: ModelError) -> Score:
     if error.retryable and error.others_answered is not False:
         return Score(None, reason=str(error), failure=error)
     raise error
+
+
+def with_instruction(member: Member, instruction: str) -> Member:
+    """Add an instruction to the member's rubric as one more criterion."""
+    text = " ".join(instruction.split())
+    if not text:
+        return member
+    name = text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1].rstrip()}…"
+    given = member.rubric or Rubric(criteria=(Criterion(name="Relevance to the query"),))
+    others = [each for each in given.criteria if each.name.casefold() != name.casefold()]
+    if len(others) >= MOST_CRITERIA:
+        raise InputError(
+            f"{member.name!r} has {MOST_CRITERIA} criteria, which is as many as may be; take one "
+            "out for the instruction"
+        )
+    whole = sum(each.weight for each in others) or 1.0
+    rest = 100.0 - INSTRUCTION_SHARE if others else 0.0
+    weighted = [each.model_copy(update={"weight": rest * each.weight / whole}) for each in others]
+    described = "" if name == text else text
+    added = Criterion(name=name, description=described, weight=100.0 - rest)
+    rubric = Rubric(criteria=(*weighted, added), reason=given.reason)
+    return member.model_copy(update={"rubric": rubric})
+
+
+def judge_without_team(instruction: str) -> tuple[Member, ...]:
+    """The judge of rankers without a team: none, or with an instruction one with criteria."""
+    if not instruction.strip():
+        return ()
+    return (with_instruction(Member(persona=Persona(name="search expert")), instruction),)
+
+
+def rubric_as_text(member: Member, prompts: PromptSet) -> dict[str, str]:
+    """Return the criteria for prompts: in full, and by name only."""
+    full, names = [], []
+    for number, criterion in enumerate(member.rubric.criteria if member.rubric else (), start=1):
+        explained = prompts.cleaner.text(criterion.description)
+        values = {
+            "number": str(number),
+            "name": criterion.name,
+            "weight": f"{criterion.weight:.0f}",
+            "explanation": explained,
+        }
+        full.append(prompts.piece("criterion" if explained else "criterion_unexplained", values))
+        names.append(prompts.piece("criterion_name", values))
+    return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}
+
+
+def rubrics_as_text(members: Sequence[Member], prompts: PromptSet) -> dict[str, str]:
+    """Return a whole team's criteria, persona by persona, each with its own weights (Table 2)."""
+    listed: dict[str, list[str]] = {"criteria": [], "criteria_names": []}
+    for number, member in enumerate(members, start=1):
+        if member.rubric is None:
+            continue
+        about = {"persona": member.name, "description": member.persona.description}
+        for name, text in rubric_as_text(member, prompts).items():
+            values = {**about, "number": str(number), "criteria": text}
+            listed[name].append(prompts.piece("criteria_of", values))
+    return {name: "\n\n".join(texts) for name, texts in listed.items()}

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Required, TypedDict, TypeVar, Unpack
 
 import anyio
 
@@ -44,6 +44,17 @@ _APART = 2**32
 """Samples of a question that is asked again lie so far apart, beyond those that users number."""
 
 
+class ReplyForm(TypedDict, total=False):
+    """The form of a request's reply, as in `ChatRequest`."""
+
+    max_tokens: Required[int]
+    schema: ReplySchema | None
+    labels: tuple[str, ...]
+    continuation: str
+    questions: tuple[Question, ...]
+    state: State | None
+
+
 async def ask(
     model: ChatModel,
     turns: tuple[Turn, ...],
@@ -53,12 +64,7 @@ async def ask(
     prompts: PromptSet,
     usage: UsageTable,
     tag: Tag,
-    max_tokens: int,
-    schema: ReplySchema | None = None,
-    labels: tuple[str, ...] = (),
-    continuation: str = "",
-    questions: tuple[Question, ...] = (),
-    state: State | None = None,
+    **form: Unpack[ReplyForm],
 ) -> T:
     """Ask a model and return the result of `read`."""
     messages: tuple[Message, ...] = ()
@@ -68,15 +74,10 @@ async def ask(
     request = ChatRequest(
         messages=messages,
         tag=tag,
-        schema=schema,
-        labels=labels,
-        continuation=continuation,
-        questions=questions,
-        state=state,
         temperature=config.temperature,
-        max_tokens=max_tokens,
         seed=config.seed,
         sample=config.cache_variant,
+        **form,
     )
     asked: list[ChatRequest] = []
     while True:
@@ -91,7 +92,7 @@ async def ask(
             usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
             resamples = config.resamples(tag.stage)
             # A reply read from probabilities does not change by asking again.
-            probable = labels or continuation or questions
+            probable = request.labels or request.continuation or request.questions
             if probable or len(asked) > resamples + config.repair_attempts:
                 hint = ""
                 if isinstance(model, ReusesAnswers):
@@ -133,10 +134,15 @@ class Asking:
             )
 
     async def text(
-        self, prompt: str, values: Mapping[str, str], *, max_tokens: int, persona: str = ""
+        self,
+        prompt: str,
+        values: Mapping[str, str],
+        *,
+        persona: str = "",
+        **form: Unpack[ReplyForm],
     ) -> str:
         """Return the model's reply, without thinking and space around it."""
-        return await self.read(prompt, values, text_of, max_tokens=max_tokens, persona=persona)
+        return await self.read(prompt, values, text_of, persona=persona, **form)
 
     async def read(
         self,
@@ -144,10 +150,8 @@ class Asking:
         values: Mapping[str, str],
         read: Callable[[ChatReply], T],
         *,
-        max_tokens: int,
         persona: str = "",
-        schema: ReplySchema | None = None,
-        labels: tuple[str, ...] = (),
+        **form: Unpack[ReplyForm],
     ) -> T:
         """Return what `read` makes of the reply."""
         with anyio.CancelScope(deadline=self.deadline) as scope:
@@ -160,9 +164,7 @@ class Asking:
                 prompts=self.prompts,
                 usage=self.usage,
                 tag=Tag(self.stage, self.query_id, persona, ranking=self.number),
-                max_tokens=max_tokens,
-                schema=schema,
-                labels=labels,
+                **form,
             )
         # Only the scope's own cancellation comes here.
         assert scope.cancelled_caught

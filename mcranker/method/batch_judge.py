@@ -18,8 +18,9 @@ from mcranker.llm.chat import (
     state_bytes,
 )
 from mcranker.llm.typed_answers import DECLINED, missing
-from mcranker.method.annotator import ScorePassages, Scores, missing_score
-from mcranker.method.questions import Asked, Entry, PromptQuestions, QuestionSet, TypedQuestions
+from mcranker.method.annotator import Scores, missing_score
+from mcranker.method.ask import ReplyForm
+from mcranker.method.questions import Entry, QuestionSheet
 from mcranker.method.session import Session
 from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
@@ -27,8 +28,8 @@ from mcranker.replies.read import read_named_integers
 from mcranker.replies.schemas import named_integers_schema
 from mcranker.replies.scoring import weighted_mean
 from mcranker.runtime.actor import Actor
-from personas import Member, PromptSet, Rubric
-from personas.ranking.types import Passage, Score
+from personas import PromptSet, Rubric
+from personas.ranking.types import Score
 from personas.templates import Turn
 from personas.untrusted import fence
 
@@ -57,39 +58,34 @@ def questions_as_prompt(
             "task": "\n\n".join(turn.text for turn in prompts["typed_task"].render({})),
         }
     )
-    return turns, named_integers_schema({each.name: _top(each) for each in questions})
+    return turns, named_integers_schema({each.name: len(each.levels) - 1 for each in questions})
 
 
-def read_answers(text: str, questions: Sequence[Question]) -> tuple[Answer, ...]:
+def read_answers(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, ...]:
     """The answer to each question; one that is missing or off its levels has a problem instead."""
-    found = read_named_integers(text, {each.name: _top(each) for each in questions})
+    tops = {each.name: len(each.levels) - 1 for each in questions}
+    found = zip(read_named_integers(reply.text, tops), questions, strict=True)
     return tuple(
-        missing(value) if isinstance(value, str) else Answer(_value(value, question))
-        for value, question in zip(found, questions, strict=True)
+        missing(value)
+        if isinstance(value, str)
+        else Answer(value * question.top / tops[question.name])
+        for value, question in found
     )
 
 
-def may_be_panel(session: Session) -> bool:
-    """True if the team judges as one `BatchJudge`."""
-    config = session.config
-    if config.questions is not None:
-        return True
-    asks_many = session.models.scoring.capabilities.max_questions > 0
-    return config.scoring == "per_criterion" and config.batch_criteria and asks_many
-
-
-class BatchJudge(Actor[ScorePassages]):
+class BatchJudge(Actor[Rows]):
     """All judges score passages together: one call asks all questions about all of them (Eq. 3)."""
 
     def __init__(
         self,
-        sheet: QuestionSet,
+        sheet: QuestionSheet,
         rubrics: Sequence[Rubric | None],
         session: Session,
         ensembler: Actor[Any],
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("panel", self._score, workers=workers)
+        self.at_once = session.config.passages_per_call or 1
         self._sheet = sheet
         self._rubrics = rubrics
         self._session = session
@@ -100,29 +96,11 @@ class BatchJudge(Actor[ScorePassages]):
         digest = hashlib.sha256(session.query.text.encode(errors="surrogatepass")).digest()
         self._turn = int.from_bytes(digest[:4], "big")
 
-    @classmethod
-    def of_team(
-        cls, members: Sequence[Member], session: Session, ensembler: Actor[Any]
-    ) -> BatchJudge:
-        """Return the panel of a team whose rubrics are written."""
-        questions = session.config.questions
-        sheet: QuestionSet = (
-            PromptQuestions(members, session)
-            if questions is None
-            else TypedQuestions(members, session, by_criterion=questions == "per_criterion")
-        )
-        return cls(sheet, [member.rubric for member in members], session, ensembler)
-
-    @property
-    def at_once(self) -> int:
-        """Most passages in one call."""
-        return self._session.config.passages_per_call or 1
-
-    async def _score(self, message: ScorePassages) -> None:
+    async def _score(self, rows: Rows) -> None:
         cells: dict[_Cell, Answer | Score] = {}
-        for number, (rows, entries) in enumerate(self._parts(message.rows, self._sheet.entries)):
-            turn = (self._turn + message.rows[0] // self.at_once + number) % len(rows)
-            await self._ask((*rows[turn:], *rows[:turn]), entries, cells)
+        for number, (part, entries) in enumerate(self._parts(rows, self._sheet.entries)):
+            turn = (self._turn + rows[0] // self.at_once + number) % len(part)
+            await self._ask((*part[turn:], *part[:turn]), entries, cells)
 
     def _parts(
         self, rows: Rows, entries: Sequence[Entry]
@@ -143,10 +121,10 @@ class BatchJudge(Actor[ScorePassages]):
         most = self._limits.max_state_tokens
         if most is None:
             return False
-        asked = self._asked(rows, entries)
-        longest = max(question_bytes(question) for question in asked.questions)
-        state = state_bytes(asked.state) + sum(len(turn.text.encode()) for turn in asked.turns)
-        return state + longest > most * BYTES_A_TOKEN
+        questions, state = self._asked(rows, entries)
+        longest = max(map(question_bytes, questions))
+        task = sum(len(turn.text.encode()) for turn in self._sheet.turns)
+        return state_bytes(state) + task + longest > most * BYTES_A_TOKEN
 
     async def _ask(
         self, rows: Rows, entries: Sequence[Entry], cells: dict[_Cell, Answer | Score]
@@ -175,16 +153,16 @@ class BatchJudge(Actor[ScorePassages]):
         await form.in_parts(rows, lambda part: self._call(part, entries), take)
 
     async def _call(self, rows: Rows, entries: Sequence[Entry]) -> tuple[Answer, ...]:
-        session, asked = self._session, self._asked(rows, entries)
-        turns, state, schema = asked.turns, asked.state, None
+        session, (questions, state) = self._session, self._asked(rows, entries)
+        form: ReplyForm = {"max_tokens": session.config.max_score_tokens}
+        turns = self._sheet.turns
         if self._as_prompt:
-            assert state is not None, "prompts are made of data"
-            turns, schema = questions_as_prompt(asked.questions, state, session.prompts)
+            turns, form["schema"] = questions_as_prompt(questions, state, session.prompts)
+        else:
+            form |= {"questions": questions, "state": state}
 
         def read(reply: ChatReply) -> tuple[Answer, ...]:
-            if self._as_prompt:
-                return read_answers(reply.text, asked.questions)
-            return _checked(reply, asked.questions)
+            return (read_answers if self._as_prompt else _checked)(reply, questions)
 
         return await session.ask(
             session.models.scoring,
@@ -192,17 +170,13 @@ class BatchJudge(Actor[ScorePassages]):
             read,
             stage="score",
             doc_id=session.passage(rows[0]).id if len(rows) == 1 else "",
-            max_tokens=session.config.max_score_tokens,
-            schema=schema,
-            questions=() if self._as_prompt else asked.questions,
-            state=None if self._as_prompt else state,
             passages=len(rows),
             divisible=len(rows) > 1,
+            **form,
         )
 
-    def _asked(self, rows: Rows, entries: Sequence[Entry]) -> Asked:
-        passages: list[Passage] = [self._session.passage(row) for row in rows]
-        return self._sheet.ask(passages, entries)
+    def _asked(self, rows: Rows, entries: Sequence[Entry]) -> tuple[tuple[Question, ...], State]:
+        return self._sheet.ask([self._session.passage(row) for row in rows], entries)
 
     def _combine(self, row: int, column: int, cells: dict[_Cell, Answer | Score]) -> Score:
         entries = [entry for entry in self._sheet.entries if entry.column == column]
@@ -255,16 +229,6 @@ class BatchJudge(Actor[ScorePassages]):
         return f"{name} gave no score{by_which}: {problem}"
 
 
-def _top(question: Question) -> int:
-    """The highest number that answers it."""
-    return 1 if question.kind == "yes_no" else len(question.levels) - 1
-
-
-def _value(place: int, question: Question) -> float:
-    top = 1 if question.kind == "yes_no" else question.top
-    return place * top / _top(question)
-
-
 def _levels(question: Question) -> str:
     if question.kind == "yes_no":
         return "1 for yes, 0 for no"
@@ -273,7 +237,7 @@ def _levels(question: Question) -> str:
         for place, option in enumerate(question.levels)
         if option.description or option.name != str(place)
     ]
-    return f"0 to {_top(question)}{', ' if described else ''}{', '.join(described)}"
+    return f"0 to {len(question.levels) - 1}{', ' if described else ''}{', '.join(described)}"
 
 
 def _checked(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, ...]:
@@ -288,7 +252,6 @@ def _checked(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, .
 
 
 def _on_scale(answer: Answer, question: Question) -> Answer:
-    top = 1 if question.kind == "yes_no" else question.top
-    if answer.value is None or 0 <= answer.value <= top:
+    if answer.value is None or 0 <= answer.value <= question.top:
         return answer
-    return Answer(None, problem=f"its score {answer.value!r} is not from 0 to {top}")
+    return Answer(None, problem=f"its score {answer.value!r} is not from 0 to {question.top}")

@@ -1,37 +1,48 @@
-"""The central actor: it chooses the next calls and collects their results."""
+"""The actors of one query; the central one hands out calls and collects their scores."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
+from anyio.abc import TaskGroup
 
-from mcranker.errors import FormNotKept, ModelError
-from mcranker.events import PassageAssessed, PassageScored
+from mcranker.errors import ConfigError, FormNotKept, ModelError
+from mcranker.events import PassageAssessed, PassageScored, RubricWritten, TeamRecruited
 from mcranker.llm.limits.retries import DOWN
-from mcranker.method.annotator import ScorePassages, Scores, missing_score
+from mcranker.method.annotator import Annotator, Scores, missing_score
+from mcranker.method.batch_judge import BatchJudge
+from mcranker.method.questions import TypedQuestions
+from mcranker.method.recruiter import recruit
 from mcranker.method.session import Session
+from mcranker.replies.judge_health import Rows
 from mcranker.replies.read import read_score
 from mcranker.replies.schemas import integer_schema
 from mcranker.runtime.actor import Actor
+from mcranker.runtime.bridge import task_group
+from personas import Member
 from personas.ranking.types import DEADLINE, Score, ScoreMatrix
 
 _SPARE = 8
 """Places per call that is handed out before there is a place for it."""
 HOPELESS = 10
 """Failed passages, with none scored, after which a query is given up."""
+_ASSESSOR = -1  # among judges
 
 
 @dataclass(frozen=True, slots=True)
-class Assessed:
-    """From the assessor: the final score of this row's passage."""
+class Scored:
+    """The result of scoring a query."""
 
-    row: int
-    score: Score
+    names: Sequence[str]
+    matrix: ScoreMatrix
+    members: Sequence[Member] = ()
+    assessed: ScoreMatrix | None = None
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,62 +58,135 @@ class Ready:
     """To the ensembler: this judge can score from now on."""
 
     judge: int
-    actor: Actor[Any]
+    actor: Actor[Rows]
     columns: Mapping[int, str]
     at_once: int = 1
 
 
-class Schedule:
-    """Order of the calls, in which every judge scores every passage (Eq. 3); makes none itself."""
+async def score_by_team(session: Session) -> Scored:
+    """Recruit, write criteria, score and assess, in parallel as far as possible."""
+    plan = session.plan
+    scientists = [each.name for each in plan.members if each.origin == "fixed"]
+    ensembler = Ensembler(session, len(plan.members) + plan.recruits, scientists)
+    annotators: list[Annotator] = []
 
-    def __init__(self, rows: int, judges: int, *, together: bool, by_judge: bool) -> None:
-        self._rows = rows
-        self._judges = judges
-        self._together = together or by_judge
-        self._by_judge = by_judge
-        self._next: dict[int, int] = {}  # row, by judge
-        self._done = 0
+    async def start(group: TaskGroup) -> None:
+        if session.config.questions is None:
+            await _seat(session, annotators, ensembler, group)
+            return
+        await _seat(session, annotators)
+        members = [annotator.member for annotator in annotators]
+        by_criterion = session.config.questions == "per_criterion"
+        sheet = TypedQuestions(members, session, by_criterion=by_criterion)
+        panel = BatchJudge(sheet, [member.rubric for member in members], session, ensembler)
+        await ensembler.let_judge(panel, [member.name for member in members], group)
 
-    @property
-    def total(self) -> int:
-        """Number of calls there will be, as far as is known."""
-        return self._rows * self._judges
-
-    @property
-    def finished(self) -> bool:
-        """True if all calls have ended."""
-        return self._done == self.total
-
-    def team_known(self, judges: int) -> None:
-        """Set the number of judges."""
-        self._judges = judges
-
-    def ready(self, judge: int) -> None:
-        """Note that the judge can score from now on."""
-        self._next[judge] = 0
-
-    def take(self) -> tuple[int, int] | None:
-        """Return row and judge of an open call, once; None if there is none for now."""
-        if self._together and len(self._next) < self._judges:
-            return None
-        found: tuple[int, int] | None = None
-        for judge, row in self._next.items():
-            # By judge the lowest judge's is the next, else the lowest row's.
-            if row < self._rows and (
-                found is None or (judge < found[1] if self._by_judge else (row, judge) < found)
-            ):
-                found = row, judge
-        if found is not None:
-            self._next[found[1]] += 1
-        return found
-
-    def settle(self) -> None:
-        """Note the end of a call, with a score or without."""
-        self._done += 1
+    partial = await _score(session, ensembler, start)
+    if partial:
+        ensembler.close_at_deadline(len(annotators))
+    members = [annotator.member for annotator in annotators]
+    names = [member.name for member in members]
+    return Scored(names, ensembler.matrix, members, ensembler.assessed, partial)
 
 
-class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
-    """Hands out calls, collects scores, and detects complete passages and queries."""
+async def score_by_judge(
+    session: Session, name: str, make: Callable[[Ensembler], Actor[Rows]]
+) -> Scored:
+    """Let one judge score every passage."""
+    ensembler = Ensembler(session, 1)
+
+    async def start(group: TaskGroup) -> None:
+        await ensembler.let_judge(make(ensembler), [name], group)
+
+    partial = await _score(session, ensembler, start)
+    if partial:
+        ensembler.close_at_deadline(1)
+    return Scored([name], ensembler.matrix, partial=partial)
+
+
+async def assemble(session: Session) -> list[Member]:
+    """Return the team with the rubrics written by the deadline; nothing is scored."""
+    annotators: list[Annotator] = []
+    with session.until_deadline():
+        await session.prepare_texts()
+        await _seat(session, annotators)
+    return [annotator.member for annotator in annotators]
+
+
+async def _score(
+    session: Session, ensembler: Ensembler, start: Callable[[TaskGroup], Awaitable[None]]
+) -> bool:
+    """Run the actors until all scores are there; True if the deadline came first."""
+    with session.until_deadline():
+        # It may have come already, and then nothing must begin.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        await session.prepare_texts()
+        await session.count_words()
+        async with task_group() as group:
+            group.start_soon(ensembler.run)
+            if ensembler.assessor is not None:
+                group.start_soon(ensembler.assessor.run)
+            await start(group)
+            await ensembler.complete.wait()
+            for ready in ensembler.judges.values():
+                ready.actor.close()
+            if ensembler.assessor is not None:
+                ensembler.assessor.close()
+            ensembler.close()
+    return not ensembler.complete.is_set()
+
+
+async def _seat(
+    session: Session,
+    annotators: list[Annotator],
+    ensembler: Ensembler | None = None,
+    group: TaskGroup | None = None,
+) -> None:
+    """Add the annotators of the whole team with their rubrics, at work if there is a group."""
+    plan = session.plan
+    locked = plan.given is not None and plan.given.locked
+    for member in plan.members:
+        if locked and member.rubric is None and session.config.criteria != "none":
+            raise ConfigError(
+                f"the team is locked and {member.name!r} has no rubric; write one, unlock the "
+                'team, or use criteria="none"'
+            )
+
+    async def settle(annotator: Annotator) -> None:
+        await annotator.settle_rubric()
+        member, column = annotator.member, annotator.column
+        session.mark("criteria")
+        if member.rubric is not None:
+            await session.emit(RubricWritten(session.query.id, member.name, member.rubric))
+        if ensembler is not None:
+            await ensembler.tell(Ready(column, annotator, {column: member.name}))
+
+    async with task_group() as writing:
+
+        def sit_down(members: Sequence[Member]) -> None:
+            session.mark("criteria")
+            for member in members:
+                annotator = Annotator(member, len(annotators), session, ensembler)
+                annotators.append(annotator)
+                if group is not None:
+                    group.start_soon(annotator.run)
+                writing.start_soon(settle, annotator)
+
+        sit_down(plan.members)
+        if plan.recruits:
+            sit_down(await recruit(session))
+        if ensembler is not None:
+            await ensembler.tell(TeamKnown(len(annotators), len(annotators)))
+        personas = tuple(annotator.member.persona for annotator in annotators)
+        await session.emit(TeamRecruited(session.query.id, personas))
+
+
+class Ensembler(Actor[TeamKnown | Ready | Scores]):
+    """Hands out calls, collects scores, and detects complete passages and queries.
+
+    Every judge scores every passage (Eq. 3): passage by passage, or judge by judge where the model
+    keeps fewer prompt prefixes than there are judges.
+    """
 
     def __init__(self, session: Session, seats: int, scientists: Collection[str] = ()) -> None:
         super().__init__("ensembler", self._take_in, mailbox=2 * session.config.workers)
@@ -113,27 +197,36 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
         places = session.calls_at_once(scoring)
         # A few more than have a place, so that no place is empty while the next call is sought.
         self._most = places + (places // _SPARE if slots is None else 0)
-        self._under_way: set[tuple[int, int]] = set()  # rows and judges
-        self._assessing: set[int] = set()  # rows
-        self._schedule = Schedule(rows, seats, together=slots is not None, by_judge=seats > places)
+        self._by_judge = seats > places
+        self._together = slots is not None or self._by_judge
+        self._judge_count = seats  # as far as is known
         self._team: TeamKnown | None = None
-        self._judges: dict[int, Ready] = {}
+        self.judges: dict[int, Ready] = {}
+        self._next: dict[int, int] = {}  # judge -> row
+        self._under_way: set[tuple[int, int]] = set()  # rows and judges
+        self._begun = self._done = 0  # calls
         self._answers = [0] * rows  # scores that have come, by row
-        self._scored = 0
         self._failures = Failures(session, self._under_way)
-        self._assess_failures = Failures(session, self._assessing)
         self.matrix = ScoreMatrix.empty(rows, seats)
         self.complete = anyio.Event()
         self.assessor: Assessor | None = None
         self.assessed: ScoreMatrix | None = None
+        self._assessing: set[int] = set()  # rows
+        self._assess_failures = Failures(session, self._assessing)
+        self._to_assess: deque[int] = deque()
+        self._assessments = 0
         if session.config.rule.ensemble.asks:
             self.assessor = Assessor(session, self, scientists)
             self.assessed = ScoreMatrix.empty(rows, 1)
             self._most_assessing = session.calls_at_once(session.models.assessor)
             # A model with few prompt prefixes would evaluate them again and again.
             self._assess_last = session.models.assessor.capabilities.prefix_slots is not None
-        self._to_assess: deque[int] = deque()
-        self._assessments = 0
+
+    async def let_judge(self, judge: Actor[Rows], names: Sequence[str], group: TaskGroup) -> None:
+        """Start a judge that scores for all columns of these names, one passage or several."""
+        group.start_soon(judge.run)
+        await self.tell(TeamKnown(len(names), judges=1))
+        await self.tell(Ready(0, judge, dict(enumerate(names)), getattr(judge, "at_once", 1)))
 
     def close_at_deadline(self, columns: int) -> None:
         """Mark outstanding scores as missing. The matrix keeps the first `columns` columns."""
@@ -142,98 +235,103 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
             if scores is not None:
                 scores.close(DEADLINE)
 
-    async def _take_in(self, message: TeamKnown | Ready | Scores | Assessed) -> None:
+    async def _take_in(self, message: TeamKnown | Ready | Scores) -> None:
         match message:
+            case Scores(judge=judge) if judge == _ASSESSOR:
+                await self._take_assessment(message)
             case Scores():
                 await self._take_scores(message)
-            case Assessed():
-                await self._take_assessment(message)
             case Ready():
-                self._judges[message.judge] = message
+                self.judges[message.judge] = message
+                self._next[message.judge] = 0
                 self._most *= message.at_once
-                self._schedule.ready(message.judge)
             case TeamKnown():
-                self._take_team(message)
-        await self._hand_out()
-        everything = self._schedule.finished and self._team is not None
-        if everything and (self.assessor is None or self._assessments == len(self._answers)):
+                self._team = message
+                self._judge_count = message.judges
+                self.matrix.keep(message.columns)
+                for row, answers in enumerate(self._answers):
+                    if answers == message.columns:
+                        self._to_assess.append(row)
+        calls, team = len(self._answers) * self._judge_count, self._team
+        if self._begun < calls or self.assessor is not None:
+            await self._hand_out(calls)
+        if self._done < calls or team is None:
+            return
+        if self.assessor is None or self._assessments == len(self._answers):
             self._failures.check()
             self._assess_failures.check()
             self.complete.set()
 
-    def _take_team(self, team: TeamKnown) -> None:
-        self._team = team
-        self.matrix.keep(team.columns)
-        self._schedule.team_known(team.judges)
-        self._to_assess.extend(row for row in range(len(self._answers)) if self._all_in(row))
-
     async def _take_scores(self, message: Scores) -> None:
         session, row = self._session, message.row
-        columns = self._judges[message.judge].columns
+        columns = self.judges[message.judge].columns
         self._under_way.discard((row, message.judge))
+        self._done += 1
         for column, score in zip(columns, message.scores, strict=True):
-            self.matrix.put(row, column, score)
-            self._answers[row] += 1
-            self._scored += 1
+            self.matrix.rows[row][column] = score
             self._failures.note(row, score)
-        self._schedule.settle()
-        session.mark("score")
-        if self.assessor is not None and self._all_in(row):
+        self._answers[row] += len(columns)
+        if self._team is not None and self._answers[row] == self._team.columns:
             self._to_assess.append(row)
         if session.job.emit is None:
             return
-        passage = session.passage(row).id
-        each = self._team.columns // self._team.judges if self._team else 1
-        total, first = self._schedule.total * each, self._scored - len(columns) + 1
+        passage, each = session.passage(row).id, len(columns)
+        total = len(self._answers) * self._judge_count * each
         given = zip(columns.values(), message.scores, strict=True)
-        for done, (persona, score) in enumerate(given, start=first):
+        for done, (persona, score) in enumerate(given, start=(self._done - 1) * each + 1):
             outcome = score.value, score.reason, done, total
             await session.job.emit(PassageScored(session.query.id, passage, persona, *outcome))
 
-    async def _take_assessment(self, message: Assessed) -> None:
-        session, score = self._session, message.score
+    async def _take_assessment(self, message: Scores) -> None:
+        session, (score,) = self._session, message.scores
         assert self.assessed is not None
-        self.assessed.put(message.row, 0, score)
+        self.assessed.rows[message.row][0] = score
         self._assessing.discard(message.row)
         self._assess_failures.note(message.row, score)
         self._assessments += 1
-        session.mark("assess")
         passage, total = session.passage(message.row), len(self._answers)
         outcome = score.value, score.reason, self._assessments, total
         await session.emit(PassageAssessed(session.query.id, passage.id, *outcome))
 
-    async def _hand_out(self) -> None:
+    async def _hand_out(self, calls: int) -> None:
         # No mailbox fills up: it takes as many messages as may be under way. An actor that
         # takes none any more has failed, and its own error is the one to tell.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            while len(self._under_way) < self._most and (call := self._schedule.take()) is not None:
+            while len(self._under_way) < self._most and (call := self._next_call()) is not None:
                 row, judge = call
-                self._under_way.add(call)
-                ready, rows = self._judges[judge], [row]
-                while len(rows) < ready.at_once and (call := self._schedule.take()) is not None:
+                ready, rows = self.judges[judge], [row]
+                while len(rows) < ready.at_once and (call := self._next_call()) is not None:
                     rows.append(call[0])
-                    self._under_way.add(call)
-                await ready.actor.tell(ScorePassages(tuple(rows)))
-            while self.assessor and self._may_assess():
+                await ready.actor.tell(tuple(rows))
+            may_assess = self._done == calls or (self.assessor and not self._assess_last)
+            while self.assessor and may_assess and self._to_assess:
+                if len(self._assessing) >= self._most_assessing:
+                    break
                 row = self._to_assess.popleft()
                 self._assessing.add(row)
-                await self.assessor.tell(Assess(row, self._given(row)))
+                names: dict[int, str] = {}
+                for ready in self.judges.values():
+                    names |= ready.columns
+                given = enumerate(self.matrix.rows[row])
+                scores = [(names[place], each.value if each else None) for place, each in given]
+                await self.assessor.tell((row, scores))
 
-    def _may_assess(self) -> bool:
-        if self._assess_last and not self._schedule.finished:
-            return False
-        return bool(self._to_assess) and len(self._assessing) < self._most_assessing
-
-    def _given(self, row: int) -> list[tuple[str, float | None]]:
-        """Return each judge with its score of the passage, in the order of the team."""
-        names: dict[int, str] = {}
-        for each in self._judges.values():
-            names |= each.columns
-        given = enumerate(self.matrix.rows[row])
-        return [(names[place], each.value if each else None) for place, each in given]
-
-    def _all_in(self, row: int) -> bool:
-        return self._team is not None and self._answers[row] == self._team.columns
+    def _next_call(self) -> tuple[int, int] | None:
+        """Return row and judge of an open call, once; None if there is none for now."""
+        if self._together and len(self._next) < self._judge_count:
+            return None
+        found: tuple[int, int] | None = None
+        for judge, row in self._next.items():
+            # By judge the lowest judge's is the next, else the lowest row's.
+            if row < len(self._answers) and (
+                found is None or (judge < found[1] if self._by_judge else (row, judge) < found)
+            ):
+                found = row, judge
+        if found is not None:
+            self._next[found[1]] += 1
+            self._begun += 1
+            self._under_way.add(found)
+        return found
 
 
 class Failures:
@@ -272,6 +370,8 @@ class Failures:
             raise self._given_up
         if self._failures and not self._answered:
             raise self._failures[0][-1]
+        if not self._failures:
+            return
         now = self._session.job.calls.total.calls
         last = [
             (row, error)
@@ -282,15 +382,11 @@ class Failures:
             raise last[0][-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Assess:
-    """To the assessor: judge this row's passage by the personas' scores, in the team's order."""
-
-    row: int
-    scores: Sequence[tuple[str, float | None]]
+Assessment: TypeAlias = tuple[int, list[tuple[str, float | None]]]
+"""A row, and the personas' scores of its passage in the team's order."""
 
 
-class Assessor(Actor[Assess]):
+class Assessor(Actor[Assessment]):
     """Judges each passage from the personas' scores, given as text."""
 
     def __init__(
@@ -305,17 +401,16 @@ class Assessor(Actor[Assess]):
             {"query": session.query.text, "k": str(session.config.scale)}
         )
 
-    async def _assess(self, task: Assess) -> None:
-        session, config = self._session, self._session.config
-        passage = session.passage(task.row)
-        experts = sorted(task.scores, key=lambda expert: expert[0] in self._scientists)
+    async def _assess(self, task: Assessment) -> None:
+        session, config, (row, scores) = self._session, self._session.config, task
+        passage = session.passage(row)
+        experts = sorted(scores, key=lambda expert: expert[0] in self._scientists)
         lines = [self._line(number, *expert) for number, expert in enumerate(experts, start=1)]
         values = {"assessments": "\n".join(lines), "experts": str(len(lines))}
-        turns = self._template.render({"passage": session.delimited(passage), **values})
         try:
             value = await session.ask(
                 session.models.assessor,
-                turns,
+                self._template.render({"passage": session.delimited(row), **values}),
                 lambda reply: read_score(
                     reply.text,
                     key="Final score",
@@ -331,7 +426,7 @@ class Assessor(Actor[Assess]):
             score = missing_score(error)
         else:
             score = Score(float(value))
-        await self._ensembler.tell(Assessed(task.row, score))
+        await self._ensembler.tell(Scores(row, _ASSESSOR, (score,)))
 
     def _line(self, number: int, name: str, score: float | None) -> str:
         piece = "assessment_scientist" if name in self._scientists else "assessment"

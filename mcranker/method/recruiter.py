@@ -1,4 +1,4 @@
-"""The actor of the recruiter: it invents personas, or picks them from the library."""
+"""The recruiter: it invents personas, or picks them from the library (Eq. 1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 import anyio.to_thread
 
 from mcranker.errors import ReplyError
-from mcranker.llm.chat import Answer, ChatReply, Option, Question, State
+from mcranker.llm.chat import ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
 from mcranker.method.session import LONG, Session, passage_text
 from mcranker.method.team_plan import TeamPlan, as_recruited
@@ -21,14 +21,12 @@ from personas.ranking.types import Passage
 
 logger = safe_logger("mcranker.method.recruit")
 
-
-"""Three general queries, and three on distant topics."""
 NO_EXAMPLE = "(no example is at hand)"
 """Shown to a recruiter in place of an example passage."""
 
 
 async def recruit(session: Session) -> tuple[Member, ...]:
-    """Recruit for the open seats (Eq. 1)."""
+    """Recruit for the open seats; one team for a whole data set if so configured."""
     config, known = session.config, session.job.memory.dataset_team
     if config.one_team and known:
         return tuple(known)
@@ -39,8 +37,7 @@ async def recruit(session: Session) -> tuple[Member, ...]:
     else:
         about = session.query.text
         example = session.passages[min(config.example_rank, len(session.passages)) - 1]
-    recruiter = Recruiter(session, session.plan, about)
-    recruited = as_recruited(await recruiter.recruit(example), config)
+    recruited = as_recruited(await _recruit(session, about, example), config)
     session.mark("recruit")
     if config.one_team:
         # Another query may have been first meanwhile.
@@ -49,153 +46,114 @@ async def recruit(session: Session) -> tuple[Member, ...]:
     return recruited
 
 
-class Recruiter:
-    """Guesses who would ask the query, from the query and one example passage (Eq. 1)."""
-
-    def __init__(self, session: Session, plan: TeamPlan, about: str) -> None:
-        self._session = session
-        self._plan = plan
-        self._about = about
-        self._model = session.models.recruiter
-
-    async def recruit(self, example: Passage) -> tuple[Member, ...]:
-        """Recruit members; missing ones are asked for once more, unless ``repair_attempts=0``."""
-        found = await self._recruit_once(example)
-        wanted = self._plan.recruits
-        query_id = self._session.job.query.id
-        if len(found) < wanted and self._session.config.repair_attempts:
-            rest = Recruiter(self._session, self._plan.after(found), self._about)
-            try:
-                found += await rest._recruit_once(example)
-            except ReplyError as error:
-                logger.info("query %r: no one else was named: %s", query_id, error)
-        if len(found) < wanted:
-            logger.warning(
-                "query %r: asked for %d recruits, got %d; the team is smaller than the others",
-                *(query_id, wanted, len(found)),
-            )
-        return found
-
-    async def _recruit_once(self, example: Passage) -> tuple[Member, ...]:
-        if self._session.config.recruiting == "invent":
-            return await self._invent(example)
-        if not self._model.capabilities.prompts:
-            return await self._most_likely()
-        return await self._choose()
-
-    async def _invent(self, example: Passage) -> tuple[Member, ...]:
-        session, prompts = self._session, self._session.prompts
-        shown = passage_text(example, session.shown_text(example), session.config)
-        fence = partial(prompts.passage, shown, query=self._about)
-        passage = fence() if len(shown) < LONG else await anyio.to_thread.run_sync(fence)
-        personas = await session.ask(
-            self._model,
-            prompts["recruit"].render({**self._wanted(), "passage": passage}),
-            lambda reply: self._who_may_join(read_personas(reply.text)),
-            stage="recruit",
-            max_tokens=session.config.max_tokens,
-            schema=TEAM_SCHEMA,
+async def _recruit(session: Session, about: str, example: Passage) -> tuple[Member, ...]:
+    """Recruit members; missing ones are asked for once more, unless ``repair_attempts=0``."""
+    wanted, query_id = session.plan.recruits, session.job.query.id
+    from_library = _choose if session.models.recruiter.capabilities.prompts else _most_likely
+    ask = _invent if session.config.recruiting == "invent" else from_library
+    found = await ask(session, session.plan, about, example)
+    if len(found) < wanted and session.config.repair_attempts:
+        try:
+            found += await ask(session, session.plan.after(found), about, example)
+        except ReplyError as error:
+            logger.info("query %r: no one else was named: %s", query_id, error)
+    if len(found) < wanted:
+        logger.warning(
+            "query %r: asked for %d recruits, got %d; the team is smaller than the others",
+            *(query_id, wanted, len(found)),
         )
-        return tuple(sealed(Member(persona=persona, origin="recruited")) for persona in personas)
+    return found
 
-    def _wanted(self) -> dict[str, str]:
-        number = str(self._plan.recruits)
-        return {"query": self._about, "number": number, "others": self._plan.others}
 
-    def _who_may_join(self, personas: Sequence[Persona]) -> tuple[Persona, ...]:
-        """Return the first N personas that are neither on the team already nor forbidden."""
-        recruits = self._plan.recruits
-        if self._session.config.snake_case_personas:
+async def _invent(
+    session: Session, plan: TeamPlan, about: str, example: Passage
+) -> tuple[Member, ...]:
+    """Guess who would ask the query, from the query and one example passage."""
+    shown = passage_text(example, session.shown_text(example), session.config)
+    fence = partial(session.prompts.passage, shown, query=about)
+    passage = fence() if len(shown) < LONG else await anyio.to_thread.run_sync(fence)
+
+    def read(reply: ChatReply) -> tuple[Persona, ...]:
+        """Return the first N personas that are not on the team already."""
+        personas: Sequence[Persona] = read_personas(reply.text)
+        if session.config.snake_case_personas:
             renamed = map(_snake_cased, personas)
             personas = list({persona.name: persona for persona in renamed}.values())
-        found = [persona for persona in personas if self._plan.may_join(persona.name)]
+        found = [persona for persona in personas if plan.may_join(persona.name)]
         if not found:
-            raise Unreadable(self._plan.why_none([persona.name for persona in personas]))
-        return tuple(found[:recruits])
+            raise Unreadable(plan.why_none([persona.name for persona in personas]))
+        return tuple(found[: plan.recruits])
 
-    async def _choose(self) -> tuple[Member, ...]:
-        candidates = self._plan.candidates
-        listed = "\n".join(
-            f"- {member.name}: {', '.join(member.persona.topics)}" for member in candidates
-        )
-        turns = self._session.prompts["choose"].render({**self._wanted(), "members": listed})
-        known = {member.name.casefold(): member for member in candidates}
+    values = {"query": about, "number": str(plan.recruits), "others": plan.others}
+    personas = await session.ask(
+        session.models.recruiter,
+        session.prompts["recruit"].render({**values, "passage": passage}),
+        read,
+        stage="recruit",
+        max_tokens=session.config.max_tokens,
+        schema=TEAM_SCHEMA,
+    )
+    return tuple(sealed(Member(persona=persona, origin="recruited")) for persona in personas)
 
-        def read(text: str) -> tuple[Member, ...]:
-            personas = read_personas(text)
-            chosen = [(known.get(persona.name.casefold()), persona) for persona in personas]
-            found = [_with_reason(member, persona.reason) for member, persona in chosen if member]
-            if not found:
-                raise Unreadable("none of the names stands in the list.")  # english: sent to models
-            return tuple(found[: self._plan.recruits])
 
-        return await self._session.ask(
-            self._model,
-            turns,
-            lambda reply: read(reply.text),
-            stage="recruit",
-            max_tokens=self._session.config.max_tokens,
-            schema=library_team_schema([member.name for member in candidates]),
-        )
+async def _choose(
+    session: Session, plan: TeamPlan, about: str, example: Passage
+) -> tuple[Member, ...]:
+    """Have a chat model choose among the members of the library."""
+    known = {member.name.casefold(): member for member in plan.candidates}
+    names = [member.name for member in known.values()]
+    topics = (f"- {each.name}: {', '.join(each.persona.topics)}" for each in known.values())
 
-    async def _most_likely(self) -> tuple[Member, ...]:
-        """Return the members that judge best, by the answers to typed questions."""
-        candidates, limits = self._plan.candidates, self._model.capabilities
-        if limits.max_choices is None or len(candidates) <= limits.max_choices:
-            members = tuple(
-                Option(each.name, ", ".join(each.persona.topics)) for each in candidates
-            )
-            task = self._session.prompts["typed_recruit"].render({})[-1].text
-            (answer,) = await self._answers((Question("judge", task, 1, "choice", members),))
-            chances = answer.probabilities or ()
-        else:
-            chances = ()
-            template = self._session.prompts["typed_suits"]
-            most = limits.max_questions
-            for start in range(0, len(candidates), most):
-                part = candidates[start : start + most]
-                asked = [
-                    template.render(
-                        {"persona": each.name, "topics": ", ".join(each.persona.topics)}
-                    )
-                    for each in part
-                ]
-                questions = tuple(
-                    Question(f"judge_{number}", turns[-1].text, kind="yes_no")
-                    for number, turns in enumerate(asked, start=1)
-                )
-                answers = await self._answers(questions)
-                chances += tuple(each.value for each in answers if each.value is not None)
-        best = sorted(zip(chances, candidates, strict=True), key=lambda pair: -pair[0])
-        return tuple(
-            _with_reason(member, f"Likely to judge it best (probability {p:.2f}).")
-            for p, member in best[: self._plan.recruits]
-        )
+    def read(reply: ChatReply) -> tuple[Member, ...]:
+        chosen = [(known.get(each.name.casefold()), each) for each in read_personas(reply.text)]
+        found = [_with_reason(member, persona.reason) for member, persona in chosen if member]
+        if not found:
+            raise Unreadable("none of the names stands in the list.")  # english: sent to models
+        return tuple(found[: plan.recruits])
 
-    async def _answers(self, questions: tuple[Question, ...]) -> tuple[Answer, ...]:
-        """Return the answers about the query, with all the probabilities."""
+    values = {"query": about, "number": str(plan.recruits), "others": plan.others}
+    return await session.ask(
+        session.models.recruiter,
+        session.prompts["choose"].render({**values, "members": "\n".join(topics)}),
+        read,
+        stage="recruit",
+        max_tokens=session.config.max_tokens,
+        schema=library_team_schema(names),
+    )
 
-        def read(reply: ChatReply) -> tuple[Answer, ...]:
-            answers = reply.answers or ()
-            if len(answers) != len(questions):
-                raise Unreadable(f"it holds {len(answers)} of {len(questions)} answers.")
-            for answer, question in zip(answers, questions, strict=True):
-                given = len(answer.probabilities or ())
-                if answer.value is None or (question.options and given != len(question.options)):
-                    problem = answer.problem or "it has no probability of each option"
-                    raise Unreadable(f"{question.name!r}: {problem}.")
-            return answers
 
-        session = self._session
-        return await session.ask(
-            self._model,
-            (),
-            read,
-            stage="recruit",
-            max_tokens=session.config.max_tokens,
-            questions=questions,
-            state=State(session.prompts.cleaner.text(self._about), {}),
-        )
+async def _most_likely(
+    session: Session, plan: TeamPlan, about: str, example: Passage
+) -> tuple[Member, ...]:
+    """Take the members of the library that judge best, by the answer to a typed question."""
+    candidates = plan.candidates
+    options = tuple(Option(each.name, ", ".join(each.persona.topics)) for each in candidates)
+    task = session.prompts["typed_recruit"].render({})[-1].text
+
+    def read(reply: ChatReply) -> tuple[float, ...]:
+        answers = reply.answers or ()
+        if len(answers) != 1:
+            raise Unreadable(f"it holds {len(answers)} of 1 answers.")
+        chances = answers[0].probabilities or ()
+        if answers[0].value is None or len(chances) != len(options):
+            problem = answers[0].problem or "it has no probability of each option"
+            raise Unreadable(f"'judge': {problem}.")
+        return chances
+
+    chances = await session.ask(
+        session.models.recruiter,
+        (),
+        read,
+        stage="recruit",
+        max_tokens=session.config.max_tokens,
+        questions=(Question("judge", task, 1, "choice", options),),
+        state=State(session.prompts.cleaner.text(about), {}),
+    )
+    best = sorted(zip(chances, candidates, strict=True), key=lambda pair: -pair[0])
+    return tuple(
+        _with_reason(member, f"Likely to judge it best (probability {p:.2f}).")
+        for p, member in best[: plan.recruits]
+    )
 
 
 def _snake_cased(persona: Persona) -> Persona:

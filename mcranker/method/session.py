@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import anyio
 import anyio.to_thread
@@ -18,18 +18,10 @@ from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit, Event
-from mcranker.llm.chat import (
-    ChatModel,
-    ChatReply,
-    PassageStatistics,
-    Question,
-    ReplySchema,
-    State,
-    Tag,
-)
+from mcranker.llm.chat import ChatModel, ChatReply, PassageStatistics, Tag
 from mcranker.llm.models import Models
 from mcranker.llm.wrapper import tokenizer_of
-from mcranker.method.ask import ask
+from mcranker.method.ask import ReplyForm, ask
 from mcranker.method.team_plan import TeamPlan
 from mcranker.replies.judge_health import Form
 from personas import Member, PromptSet, Rubric
@@ -54,7 +46,6 @@ class Memory:
     dataset_team: list[Member] = field(default_factory=list)
 
     def copy(self) -> Memory:
-        """Return a copy to be changed separately."""
         return Memory(dict(self.dataset_rubrics), list(self.dataset_team))
 
 
@@ -104,7 +95,7 @@ class Session:
     statistics: PassageStatistics | None = None
     forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=lambda: defaultdict(Form))
     _began: dict[str, float] = field(default_factory=dict)
-    _delimited: dict[tuple[str, str], str] = field(default_factory=dict)
+    _delimited: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def open(cls, job: Job, prompts: PromptSet, plan: TeamPlan | None = None) -> Session:
@@ -114,7 +105,6 @@ class Session:
         passages = job.passages[: config.depth]
         rows, group_of = distinct(each.content for each in passages)
         plan = plan or TeamPlan()
-        plan = plan.for_estimates() if job.estimated else plan
         return cls(job, query, passages, config, job.models, prompts, plan, rows, group_of)
 
     @property
@@ -131,13 +121,13 @@ class Session:
         """The passage of a row of the score matrix."""
         return self.passages[self.distinct[row]]
 
-    def delimited(self, passage: Passage) -> str:
-        """Return the passage for models: between markers that it cannot contain."""
-        content = passage.content
-        found = self._delimited.get(content)
+    def delimited(self, row: int) -> str:
+        """Return a row's passage for models: between markers that it cannot contain."""
+        found = self._delimited.get(row)
         if found is None:
+            passage = self.passage(row)
             text = passage_text(passage, self.shown_text(passage), self.config)
-            found = self._delimited[content] = self.prompts.passage(text, query=self.query.text)
+            found = self._delimited[row] = self.prompts.passage(text, query=self.query.text)
         return found
 
     def numbered(self, rows: Sequence[int]) -> str:
@@ -147,9 +137,7 @@ class Session:
     def named(self, rows: Mapping[str, int]) -> str:
         """Return passages for prompts, each with its name: name -> row."""
         return "\n\n".join(
-            self.prompts.piece(
-                "compared_passage", {"name": name, "passage": self.delimited(self.passage(row))}
-            )
+            self.prompts.piece("compared_passage", {"name": name, "passage": self.delimited(row)})
             for name, row in rows.items()
         )
 
@@ -170,17 +158,18 @@ class Session:
     async def prepare_texts(self) -> None:
         """Cut the passages' texts to ``max_passage_tokens``, and fence them if they are long."""
         most, tokenizer = self.config.max_passage_tokens, tokenizer_of(self.models.scoring)
-        passages = [self.passage(row) for row in range(len(self.distinct))]
-        if most is not None and tokenizer is not None:
-            for passage in passages:
-                text = self.shown_text(passage)
-                if passage.content not in self.texts:
-                    self.texts[passage.content] = await tokenizer.cut(text, most)
-        characters = sum(len(each.text) for each in passages)
+        characters = 0
+        for row in range(len(self.distinct)):
+            passage = self.passage(row)
+            characters += len(passage.text)
+            if most is not None and tokenizer is not None and passage.content not in self.texts:
+                cut = await tokenizer.cut(self.shown_text(passage), most)
+                self.texts[passage.content] = cut
         if self.models.scoring.capabilities.prompts and characters > LONG:
             # All at once, when the first call is made, it would hold up the event loop.
             await anyio.to_thread.run_sync(
-                lambda: [self.delimited(each) for each in passages], abandon_on_cancel=True
+                lambda: [self.delimited(row) for row in range(len(self.distinct))],
+                abandon_on_cancel=True,
             )
 
     async def count_words(self) -> None:
@@ -207,16 +196,11 @@ class Session:
         read: Callable[[ChatReply], T],
         *,
         stage: Stage,
-        max_tokens: int,
         persona: str = "",
         doc_id: str = "",
-        schema: ReplySchema | None = None,
-        labels: tuple[str, ...] = (),
-        continuation: str = "",
-        questions: tuple[Question, ...] = (),
-        state: State | None = None,
         passages: int = 1,
         divisible: bool = False,
+        **form: Unpack[ReplyForm],
     ) -> T:
         """Return what `read` makes of the model's reply, see `mcranker.method.ask`."""
         call = ask(
@@ -227,19 +211,15 @@ class Session:
             prompts=self.prompts,
             usage=self.job.calls,
             tag=Tag(stage, self.query.id, persona, doc_id, self.number),
-            max_tokens=max_tokens,
-            schema=schema,
-            labels=labels,
-            continuation=continuation,
-            questions=questions,
-            state=state,
+            **form,
         )
-        self._began.setdefault(stage, time.perf_counter())
+        began = self._began.setdefault(stage, time.perf_counter())
         if stage in ("score", "assess", "explain") and not self.job.estimated:
             call = self.forms[stage, persona].watch(call, passages, divisible=divisible)
-        result = await call
-        self.mark(stage)
-        return result
+        try:
+            return await call
+        finally:
+            self.seconds[stage] = time.perf_counter() - began
 
     def mark(self, stage: Stage) -> None:
         """Note that the stage is running."""

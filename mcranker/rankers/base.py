@@ -16,6 +16,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias, Unpack
 
 import anyio
@@ -147,9 +148,6 @@ class Ranker(Service):
     keeps_deadline: ClassVar[bool] = False
     """True if `_rank` returns by ``job.deadline`` what is known then; else it is cancelled."""
 
-    writes_rubrics: bool = False
-    """True if personas write criteria for it, so that ``criteria_examples`` apply."""
-
     absolute: bool = False
     """True if its hits have a relevance, 0 to 1, that means the same for every query.
 
@@ -205,12 +203,6 @@ class Ranker(Service):
         self.team = None if team is None else as_team(team).counted
         self.given_roles = roles
         self.config = self._prepare(self.config_class.of(config, {**unset, **fields}))
-        if self.config.criteria_examples and not self.writes_rubrics:
-            raise ConfigError(
-                f"criteria_examples={self.config.criteria_examples} shows rubrics to those who "
-                f"write criteria, and none do for ranker={self.name!r} as it is set up; leave "
-                "it out, or use MCRanker"
-            )
         self._check_relevance(self.config)
         self._memory = Memory()
         self.models = NO_MODELS
@@ -225,7 +217,7 @@ class Ranker(Service):
                 "a ranker within a budget cannot be pickled, as its budget would be lost; pickle "
                 "the one it was made of"
             )
-        return _made_again, (type(self), self._made_of)
+        return partial(type(self), **self._made_of), ()
 
     def _prepare(self, config: Any) -> Any:
         """Check the configuration and complete it, before any model is connected."""
@@ -363,8 +355,7 @@ class Ranker(Service):
 
         Each persona (the ranker, where there are none) gives a sentence and a quote, which are in
         `Hit.reasons`, about ten passages a call. A quote that is not in the passage is dropped and
-        counted in ``false_quotes``. An encoder says nothing: its `Reason`, of the kind
-        ``"words"``, is the nearest sentence and the query's words in it.
+        counted in ``false_quotes``.
 
         Args:
             ranking: one of this ranker, of another one or a stored one.
@@ -544,7 +535,7 @@ class Ranker(Service):
         if not top:
             return
         why = self.unexplained or ("it asks no model" if not self.needs_model else "")
-        if not why and not offers.prompts and offers.reasons:
+        if not why and not offers.prompts:
             why = f"{self.models.scoring.name} answers no prompts"
         if why:
             raise ConfigError(
@@ -564,11 +555,12 @@ class Ranker(Service):
         emit: Emit | None = None,
     ) -> Job:
         """Return the job of a call, checked."""
-        given = {name: value for name, value in (options or {}).items() if value is not None}
-        if strange := given.keys() - CallOptions.__annotations__.keys():
-            raise TypeError(f"a call takes no option {min(strange)!r}; give it to the ranker")
-        config = self.config.replaced(given)
-        if given:
+        config = self.config
+        if options:
+            given = {name: value for name, value in options.items() if value is not None}
+            if strange := given.keys() - CallOptions.__annotations__.keys():
+                raise TypeError(f"a call takes no option {min(strange)!r}; give it to the ranker")
+            config = config.replaced(given)
             self._check_relevance(config)
         asked = self._shown(as_query(query))
         job = Job(asked, as_passages(docs), config, self.models, emit, memory=self._memory)
@@ -638,27 +630,18 @@ class Ranker(Service):
     def _ranking(self, job: Job, hits: Sequence[Hit], **more: Any) -> Ranking:
         used = {stage for stage, _, _ in (*job.calls, *job.calls.reused)}
         names = job.models.names
-        parts: dict[str, Any] = {
-            "personas": (),
-            "team": None,
-            "config": job.config.recorded(),
-            "seconds": {},
-            **more,
-        }
+        parts: dict[str, Any] = {"personas": (), "team": None, "seconds": {}, **more}
         return Ranking(
             query=job.query,
             hits=tuple(hits),
             absolute=self.absolute,
             ranker=self.name,
             models={role: names[role] for stage, role in _ROLE_OF.items() if stage in used},
+            config=job.config.recorded(),
             prompt_hashes=dict(self.hashes_for(job.config)),
             calls=job.calls,
             **parts,
         )
-
-
-def _made_again(kind: type[Ranker], arguments: Mapping[str, Any]) -> Ranker:
-    return kind(**arguments)
 
 
 def _pair(piece: tuple[str | Query, Docs]) -> tuple[str | Query, Docs]:

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from mcranker.config import MOST_IN_A_CALL, RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import Judge, Question
-from mcranker.method.annotator import ScorePassages, ScorePrompt, Scores
-from mcranker.method.batch_judge import BatchJudge
-from mcranker.method.questions import Asked, DirectQuestions, Entry
-from mcranker.method.rubric_text import judge_without_team
+from mcranker.method.annotator import ScorePrompt, rubrics_as_text
+from mcranker.method.questions import QuestionSheet, RelevanceQuestions
 from mcranker.method.session import Session
-from mcranker.method.team import assemble, score_by_judge
-from mcranker.rankers.judge import NO_TEAM, PointwiseRanker, demand, refuse
-from mcranker.ranking import Ranking
-from mcranker.runtime.actor import Actor
+from mcranker.rankers.judge import NO_TEAM, OneJudgeRanker, demand, refuse
 from personas import Member
-from personas.ranking.types import Passage
-
-_DIRECT, _RERANK = "DIRECT", "RERANK"
 
 _FIXED = {
     "scoring": "expected",
     "scale": 1,
     "labels": (),
     "questions": "per_persona",
-    "batch_criteria": True,
     "ensemble": "sum",
 }
 """Fixed options of a rerank service: one relevance a passage, from 0 to 1."""
@@ -42,7 +31,7 @@ class DirectConfig(RankerConfig):
     MCRanker, unless team is given."""
 
 
-class DirectRanker(PointwiseRanker):
+class DirectRanker(OneJudgeRanker):
     """Asks for the relevance of each passage directly, from 0 to k (4.2, App. D.6).
 
     >>> DirectRanker(model="openai:gpt-5-mini")                    # DIRECT(0, 10)
@@ -83,26 +72,20 @@ class DirectRanker(PointwiseRanker):
         refuse(config, {"ensemble": "sum"}, one_judge)
         return super()._prepare(config)
 
-    async def _run(self, session: Session) -> Ranking:
-        members = await assemble(session) if self.by_team else []
-        judges = members or judge_without_team(session.config.instruction)
-        if session.config.questions is None:
-            prompt = self._score_prompt(judges, session)
-            scored = await score_by_judge(
-                session, _DIRECT, lambda ensembler: DirectJudge(prompt, _DIRECT, session, ensembler)
-            )
-        else:
-            sheet = DirectQuestions(judges, session)
-            scored = await score_by_judge(
-                session, _DIRECT, lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
-            )
-        return self.build_ranking(session, replace(scored, members=members))
+    @property
+    def _judge_name(self) -> str:
+        return "DIRECT"
 
-    def _score_prompt(self, judges: Sequence[Member], session: Session) -> ScorePrompt:
-        return ScorePrompt.direct(judges, session)
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
+        if session.config.questions is not None:
+            return QuestionSheet(members, session)
+        if not members:
+            return ScorePrompt(session.prompts["direct"], session)
+        criteria = rubrics_as_text(members, session.prompts)
+        return ScorePrompt(session.prompts["direct_with_criteria"].bind(criteria), session)
 
 
-class RerankRanker(PointwiseRanker):
+class RerankRanker(OneJudgeRanker):
     """Ranks by the relevance, 0 to 1, that a reranker gives to each passage.
 
     >>> RerankRanker(model="rerank:rerank-v3.5", base_url="https://api.cohere.com/v2")
@@ -130,12 +113,11 @@ class RerankRanker(PointwiseRanker):
     name: ClassVar[str] = "rerank"
 
     def _prepare(self, config: Any) -> Any:
-        own = {name: value for name, value in _FIXED.items() if name != "batch_criteria"}
         why = (
             "has no meaning for ranker='rerank', which takes the reranker's own relevance, 0 to 1; "
             "leave it out, or use ranker='direct'"
         )
-        refuse(config, own, why)
+        refuse(config, _FIXED, why)
         return super()._prepare(config.replaced({**NO_TEAM, **_FIXED}))
 
     def _adapt(self) -> None:
@@ -157,46 +139,5 @@ class RerankRanker(PointwiseRanker):
         demand(self.models.scoring, "max_questions", lack)
         super()._check_models()
 
-    async def _run(self, session: Session) -> Ranking:
-        sheet = RelevanceQuestions(session)
-        scored = await score_by_judge(
-            session, _RERANK, lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
-        )
-        return self.build_ranking(session, scored)
-
-
-class DirectJudge(Actor[ScorePassages]):
-    """Scores passages by one prompt, without a persona; `name` is its own in the table of calls."""
-
-    def __init__(
-        self, prompt: ScorePrompt, name: str, session: Session, ensembler: Actor[Any]
-    ) -> None:
-        workers = session.calls_at_once(session.models.scoring)
-        super().__init__("direct judge", self._score, workers=workers)
-        self._prompt = prompt
-        self._name = name
-        self._session = session
-        self._ensembler = ensembler
-
-    async def _score(self, message: ScorePassages) -> None:
-        (row,) = message.rows
-        score = await self._prompt.score(self._session.passage(row), self._name)
-        await self._ensembler.tell(Scores(row, 0, (score,)))
-
-
-class RelevanceQuestions:
-    """Ask for each passage's relevance, 0 to 1: query and passages, no other words."""
-
-    entries: Sequence[Entry] = (Entry(0),)
-
-    def __init__(self, session: Session) -> None:
-        self._direct = DirectQuestions((), session)
-        instruction = session.config.instruction
-        self._judge = Judge("", criteria=((instruction, "", 100.0),)) if instruction else None
-
-    def ask(self, passages: Sequence[Passage], entries: Sequence[Entry]) -> Asked:
-        state = self._direct.ask(passages, entries).state
-        assert state is not None, "a sheet's questions are about data"
-        judge = self._judge
-        questions = tuple(Question(n, "", passage=n, judge=judge) for n in state.passages)
-        return Asked((), questions, state)
+    def _asks(self, session: Session, members: Sequence[Member]) -> QuestionSheet:
+        return RelevanceQuestions(session)

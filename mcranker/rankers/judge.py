@@ -1,27 +1,33 @@
-"""Bases of rankers whose judges are asked about passages: prompts, a team, a session a query."""
+"""Rankers whose judges are asked about passages, and MCRanker: the paper's method."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.events import RankingStarted
+from mcranker.events import Emit, RankingStarted
 from mcranker.llm.chat import ChatModel
-from mcranker.llm.models import check_capabilities
+from mcranker.llm.models import ROLES, check_capabilities
 from mcranker.logs import safe_logger
+from mcranker.method.annotator import PromptJudge, ScorePrompt, judge_without_team
+from mcranker.method.batch_judge import BatchJudge
+from mcranker.method.ensembler import Scored, assemble, score_by_judge, score_by_team
+from mcranker.method.questions import QuestionSheet
+from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.session import Job, Session
-from mcranker.method.team import Scored
 from mcranker.method.team_plan import TeamPlan
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking, combined, refuse_missing
+from mcranker.runtime.actor import Actor
 from personas import Member, PromptError, PromptSet, Team
 from personas.ensembles import Rule
 from personas.ranking.hit import Hit
-from personas.ranking.types import ASSESSOR
+from personas.ranking.types import ASSESSOR, Passage, Query
 from personas.templates import OPTIONAL_PROMPTS
 
 logger = safe_logger("mcranker")
@@ -84,12 +90,8 @@ class JudgeRanker(Ranker):
         """Refuse models that lack a feature the configuration needs, before any call."""
         check_capabilities(self.config, self.models, recruits=self.plan.recruits)
 
-    def open_session(self, job: Job) -> Session:
-        """A session that works with this ranker's prompts and team."""
-        return Session.open(job, self.prompts, self.plan)
-
     async def _rank(self, job: Job) -> Ranking:
-        session = self.open_session(job)
+        session = Session.open(job, self.prompts, self.plan)
         rows, query = len(session.distinct), job.query
         await session.emit(RankingStarted(query.id, query.text, rows, job.calls))
         return await self._run(session)
@@ -105,10 +107,6 @@ class PointwiseRanker(JudgeRanker):
     absolute = True
     prompt = "direct"
 
-    def _prepare(self, config: Any) -> Any:
-        self.writes_rubrics = self.by_team
-        return super()._prepare(config)
-
     def _for_models(self, config: RankerConfig) -> RankerConfig:
         models = self.models
         config = config.for_model(models.scoring.capabilities, team=self.by_personas)
@@ -116,15 +114,7 @@ class PointwiseRanker(JudgeRanker):
 
     def _check_models(self) -> None:
         super()._check_models()
-        config, plan = self.config, self.plan
-        bring_one = config.recruiting == "library" and config.criteria == "library"
-        writes = (plan.recruits and not bring_one) or any(not each.rubric for each in plan.members)
-        if config.criteria_examples and not writes:
-            raise ConfigError(
-                f"criteria_examples={config.criteria_examples} shows rubrics to those who write "
-                "criteria, and all personas of this team have some already; leave it out, or have "
-                'criteria written (criteria="query", recruiting="invent")'
-            )
+        config = self.config
         reads_prompt = not config.questions and config.scoring != "integer"
         if reads_prompt and "answer" not in self.prompts[self.prompt].placeholders:
             raise PromptError(
@@ -134,12 +124,8 @@ class PointwiseRanker(JudgeRanker):
             )
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
-        hashes = dict(self.prompts.hashes)
-        if config.questions is not None:
-            hashes |= self.prompts.hashes_of(OPTIONAL_PROMPTS["typed"])
-        if config.criteria_examples:
-            hashes |= self.prompts.hashes_of(["criteria_examples"])
-        return hashes
+        typed = OPTIONAL_PROMPTS["typed"] if config.questions is not None else ()
+        return {**self.prompts.hashes, **self.prompts.hashes_of(typed)}
 
     def build_ranking(
         self,
@@ -151,9 +137,9 @@ class PointwiseRanker(JudgeRanker):
         team: Team | None = None,
     ) -> Ranking:
         """Return the finished ranking: scores combined (Eq. 4), ties by first-stage order."""
-        job, config, rows = session.job, session.config, session.row_of.tolist()
-        matrix, assessed, dropped = scored.matrix, scored.assessed, left_out or {}
-        if config.missing_policy == "fail":
+        job, rows, dropped = session.job, session.row_of.tolist(), left_out or {}
+        matrix, assessed = scored.matrix, scored.assessed
+        if session.config.missing_policy == "fail":
             refuse_missing(matrix, assessed)
         if team is None and scored.members:
             team = team_as_judged(session, scored.members)
@@ -175,7 +161,7 @@ class PointwiseRanker(JudgeRanker):
                 )
             )
         ranked = combined(
-            (rule or config.rule).for_columns(scored.members, scored.names),
+            (rule or session.config.rule).for_columns(scored.members, scored.names),
             hits,
             matrix.values,
             [-1 if row in dropped else row for row in rows],
@@ -191,6 +177,96 @@ class PointwiseRanker(JudgeRanker):
             partial=scored.partial,
             weak_judge=session.models.scoring.capabilities.weak_judge,
         )
+
+
+class MCRanker(PointwiseRanker):
+    """Ranks passages with a team of personas that write weighted criteria and score by them.
+
+    For a query it recruits personas (Eq. 1), adds the fixed NLP scientist, lets each write
+    a rubric (Eq. 2) and score every passage by it from 0 to k (Eq. 3), and combines the
+    scores (Eq. 4). "Generating Diverse Criteria On-the-Fly to Improve Pointwise LLM
+    Rankers", arXiv 2404.11960.
+
+    >>> ranker = MCRanker(team_size=3)                    # NLP scientist + 2 recruits
+    >>> ranker = MCRanker(model="openai:gpt-5-mini")
+    >>> ranker = MCRanker(model="openai:qwen", base_url="http://localhost:8000/v1")
+    >>> ranker = MCRanker(model="openai:gpt-5-mini", criteria_model="openai:gpt-5")
+    >>> ranker = MCRanker(team="team.yaml")               # a saved team: no recruiting
+    >>> ranker = MCRanker(team=["clinician", "Worried parent"], team_size=4)  # + 2 recruits
+    >>> ranker = MCRanker(require=("clinician",))
+    >>> ranking = ranker.rank("best masks against covid", docs)
+
+    Its options are those of `RankerConfig` and `Ranker`.
+
+    Raises:
+        ConfigError, ModelError, PersonasError: as `Ranker`.
+    """
+
+    name: ClassVar[str] = "mcranker"
+    roles = ROLES
+    takes_team = takes_instruction = by_personas = by_team = True
+
+    def _prepare(self, config: Any) -> Any:
+        self.prompt = "score_without_criteria" if config.criteria == "none" else "score"
+        return super()._prepare(config)
+
+    def recruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:
+        """Recruit a team for the query and write its rubrics, without scoring anything.
+
+        A ranker with ``team=`` completes that team: with recruits, where ``team_size`` is larger,
+        and with the rubrics that are missing.
+
+        Args:
+            query: what will be ranked for.
+            example: one passage of the kind that will be judged; shown to the recruiter.
+
+        Returns:
+            The team, to look at, edit, save with `personas.save`, and pass as ``team=``.
+
+        Raises:
+            InputError, ModelError: as `rank`.
+        """
+        return self._bridge.call(lambda: self.arecruit_team(query, example))
+
+    async def arecruit_team(
+        self,
+        query: str | Query,
+        example: str | Passage | None = None,
+        *,
+        emit: Emit | None = None,
+    ) -> Team:
+        """`recruit_team` for callers with an event loop; `emit` takes events as they happen."""
+        passages = [NO_EXAMPLE if example is None else example]
+        session = Session.open(self._job(query, passages, emit=emit), self.prompts, self.plan)
+        return team_as_judged(session, await assemble(session))
+
+    async def _run(self, session: Session) -> Ranking:
+        return self.build_ranking(session, await score_by_team(session))
+
+
+class OneJudgeRanker(PointwiseRanker):
+    """A ranker with one judge without a persona. Subclasses say what it is asked, in `_asks`."""
+
+    @property
+    def _judge_name(self) -> str:
+        return self.name.upper().replace("_", "-")
+
+    @abstractmethod
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
+        """Return the prompt, or the typed questions, by the criteria of `members` if any."""
+
+    async def _run(self, session: Session) -> Ranking:
+        members = await assemble(session) if self.by_team else []
+        asks = self._asks(session, members or judge_without_team(session.config.instruction))
+        name = self._judge_name
+
+        def make(ensembler: Actor[Any]) -> PromptJudge | BatchJudge:
+            if isinstance(asks, ScorePrompt):
+                return PromptJudge(name, 0, session, ensembler, asks)
+            return BatchJudge(asks, [None], session, ensembler)
+
+        scored = await score_by_judge(session, name, make)
+        return self.build_ranking(session, replace(scored, members=members))
 
 
 def team_as_judged(session: Session, members: Sequence[Member]) -> Team:

@@ -49,9 +49,9 @@ _SHARED = {
     "team": "A saved team or ranking, or a team of the library; several: personas by name.",
     "ledger": "File or postgresql:// URL that keeps every answer; none for no ledger.",
 }
-_NAMES = ("require", "forbid", "team")  # lists of names, which may hold a comma
+_NAMES = ("require", "team")  # lists of names, which may hold a comma
 _VALUES = {
-    **dict.fromkeys(("require", "forbid", *MODEL_OPTIONS), "NAME"),
+    **dict.fromkeys(("require", *MODEL_OPTIONS), "NAME"),
     "base_url": "URL",
     "team": "FILE|NAME",
     "ledger": "FILE|URL|none",

@@ -11,26 +11,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.models import check_capabilities
-from mcranker.method.annotator import ScorePassages, ScorePrompt
-from mcranker.method.batch_judge import BatchJudge
-from mcranker.method.questions import DirectQuestions
+from mcranker.method.annotator import ScorePrompt
+from mcranker.method.questions import QuestionSheet
 from mcranker.method.session import Session
-from mcranker.method.team import score_by_judge
-from mcranker.rankers.direct import DirectJudge
-from mcranker.rankers.judge import NO_TEAM, PointwiseRanker, demand, refuse
-from mcranker.ranking import Ranking
+from mcranker.rankers.judge import NO_TEAM, OneJudgeRanker, demand, refuse
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.scoring import Scoring
-from mcranker.runtime.actor import Actor
+from personas import Member
 from personas.ranking.types import Query, Score
 from personas.sanitize import encodable
 from personas.templates import OPTIONAL_PROMPTS, Template
@@ -39,29 +35,30 @@ from personas.untrusted import Cleaner
 DEFAULT_SCALE = 4
 """k of RG-S(0, k); the best of Zhuang et al."""
 
-_SCORING_BY = {"raw": "peak", "normalised": "expected"}  # of two answers, that of the last
 _HEADINGS = ("Query", "Passage", "Output")
 _QG_HEADINGS = ("Passage", "Question")
 
 
-class _LikelihoodRanker(PointwiseRanker):
+class _LikelihoodRanker(OneJudgeRanker):
     defaults: ClassVar[Mapping[str, Any]] = {"scoring": "expected"}
 
     only: ClassVar[Mapping[str, Any]] = {}
     """Option -> the only value that has a meaning; None for none."""
 
-    fixed: ClassVar[Mapping[str, Any]] = {}
+    file: ClassVar[str] = ""
+    """Of its prompt, without ``.txt``; empty if it has the ranker's name."""
 
     def _prepare(self, config: Any) -> Any:
         of_others = {"questions": None, "passages_per_call": None, "ensemble": "sum"}
         why = f"has no meaning for ranker={self.name!r}; leave it out, or use ranker='direct'"
         refuse(config, {**of_others, **self.only}, why)
-        config = config.replaced({**NO_TEAM, **self.fixed})
+        fixed = {name: value for name, value in self.only.items() if value}
+        config = config.replaced({**NO_TEAM, **fixed})
         self._file = self._template_name(config)
         return super()._prepare(config)
 
-    def _template_name(self, config: RankerConfig) -> str:
-        return self.name
+    def _template_name(self, config: Any) -> str:
+        return self.file or self.name
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         return {self._file: hashlib.sha256(_text(self._file).encode()).hexdigest()}
@@ -74,24 +71,11 @@ class _LikelihoodRanker(PointwiseRanker):
         demand(self.models.scoring, "label_logprobs", lack)
         super()._check_models()
 
-    def _score_prompt(self, session: Session) -> ScorePrompt:
-        return ScorePrompt(self._template(_HEADINGS), session, None)
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
+        return ScorePrompt(self._template(_HEADINGS), session)
 
     def _template(self, headings: Sequence[str]) -> Template:
         return replace(Template.parse(self._file, _text(self._file)), cleaner=Cleaner(headings))
-
-    async def _run(self, session: Session) -> Ranking:
-        scored = await score_by_judge(session, self._judge_name, self._judge(session))
-        return self.build_ranking(session, scored)
-
-    @property
-    def _judge_name(self) -> str:
-        return self.name.upper().replace("_", "-")
-
-    def _judge(self, session: Session) -> Callable[[Actor[Any]], Actor[ScorePassages]]:
-        """Return what makes the judge of a session, given the ensembler."""
-        prompt, name = self._score_prompt(session), self._judge_name
-        return lambda ensembler: DirectJudge(prompt, name, session, ensembler)
 
 
 class RGYNRanker(_LikelihoodRanker):
@@ -110,14 +94,6 @@ class RGYNRanker(_LikelihoodRanker):
 
     name: ClassVar[str] = "rg_yn"
     only: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": NO_YES, "scale": None}
-    fixed: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": NO_YES}
-
-
-class PYesConfig(RankerConfig):
-    """Options of `PYesRanker`."""
-
-    probability: Literal["raw", "normalised"] = "raw"
-    """Of Yes over the whole vocabulary ("raw"), or over Yes and No ("normalised")."""
 
 
 class PYesRanker(_LikelihoodRanker):
@@ -130,26 +106,16 @@ class PYesRanker(_LikelihoodRanker):
     drops the passage likewise. Models of typed questions, which show no words' probabilities, are
     asked a yes/no question, and its answer, 0 to 1, is the score.
 
-    Its options are those of `PYesConfig` and `RGYNRanker`.
+    Its options are those of `RGYNRanker`.
 
     Raises:
         ConfigError, UnsupportedCapability, ModelError: as `RGYNRanker`.
     """
 
     name: ClassVar[str] = "p_yes"
-    config: PYesConfig
-    config_class: ClassVar[type[PYesConfig]] = PYesConfig
     defaults: ClassVar[Mapping[str, Any]] = {}
-    only: ClassVar[Mapping[str, Any]] = {"scoring": None, "labels": None, "scale": None}
-    answers: ClassVar[tuple[str, str]] = NO_YES
+    only: ClassVar[Mapping[str, Any]] = {"scoring": "peak", "labels": NO_YES, "scale": None}
     file: ClassVar[str] = "rag_p_yes"
-
-    def _prepare(self, config: Any) -> Any:
-        chosen = {"scoring": _SCORING_BY[config.probability], "labels": self.answers}
-        return super()._prepare(config).replaced(chosen)
-
-    def _template_name(self, config: RankerConfig) -> str:
-        return self.file
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         return self.prompts.hashes_of(
@@ -169,17 +135,13 @@ class PYesRanker(_LikelihoodRanker):
         else:
             super()._check_models()
 
-    def _template(self, headings: Sequence[str]) -> Template:
-        return self.prompts[self._file]
-
-    def _judge(self, session: Session) -> Callable[[Actor[Any]], Actor[ScorePassages]]:
-        if not session.config.questions:
-            return super()._judge(session)
-        sheet = DirectQuestions([], session)
-        return lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
+        if session.config.questions:
+            return QuestionSheet(members, session)
+        return ScorePrompt(self.prompts[self._file], session)
 
 
-class RankRAGConfig(PYesConfig):
+class RankRAGConfig(RankerConfig):
     """Options of `RankRAGRanker`."""
 
     claims: bool = False
@@ -202,7 +164,7 @@ class RankRAGRanker(PYesRanker):
     name: ClassVar[str] = "rankrag"
     config: RankRAGConfig
     config_class = RankRAGConfig
-    answers: ClassVar[tuple[str, str]] = ("False", "True")
+    only: ClassVar[Mapping[str, Any]] = {**PYesRanker.only, "labels": ("False", "True")}
     file: ClassVar[str] = "rag_rankrag_rank"
 
     def _template_name(self, config: Any) -> str:
@@ -211,11 +173,11 @@ class RankRAGRanker(PYesRanker):
     def _shown(self, query: Query) -> Query:
         return super()._shown(query) if self.config.claims or self.config.questions else query
 
-    def _score_prompt(self, session: Session) -> ScorePrompt:
-        if not session.query.turns:
-            return super()._score_prompt(session)
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
+        if session.config.questions or not session.query.turns:
+            return super()._asks(session, members)
         turns = self.prompts.turns(session.query.turns)
-        return ScorePrompt(self.prompts[f"{self.file}_turns"].bind({"turns": turns}), session, None)
+        return ScorePrompt(self.prompts[f"{self.file}_turns"].bind({"turns": turns}), session)
 
 
 class RGSRanker(_LikelihoodRanker):
@@ -248,7 +210,7 @@ class RGSRanker(_LikelihoodRanker):
             config = config.replaced({"scale": DEFAULT_SCALE})
         return super()._prepare(config)
 
-    def _template_name(self, config: RankerConfig) -> str:
+    def _template_name(self, config: Any) -> str:
         return "rg_labels" if config.labels else "rg_s"
 
 
@@ -276,7 +238,6 @@ class QGRanker(_LikelihoodRanker):
     absolute = False  # how likely a query is depends on its own words
 
     only: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": (), "scale": 1}
-    fixed: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "scale": 1}
 
     def _check_models(self) -> None:
         lack = (
@@ -288,9 +249,9 @@ class QGRanker(_LikelihoodRanker):
         # No label is read.
         check_capabilities(self.config.replaced({"scoring": "integer"}), self.models, recruits=0)
 
-    def _score_prompt(self, session: Session) -> ScorePrompt:
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
         answer = QueryLikelihood(session)
-        return ScorePrompt(self._template(_QG_HEADINGS), session, None, answer=answer)
+        return ScorePrompt(self._template(_QG_HEADINGS), session, answer=answer)
 
 
 class QueryLikelihood(Scoring):

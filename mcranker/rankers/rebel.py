@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import anyio
 from pydantic import Field, ValidationError, model_validator
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ConfigError, FormNotKept, ModelError, ReplyError
+from mcranker.errors import FormNotKept, ModelError, ReplyError
 from mcranker.events import RubricWritten
 from mcranker.llm.chat import ChatReply
-from mcranker.method.annotator import ScorePassages, Scores, missing_score
-from mcranker.method.recruiter import NO_EXAMPLE
-from mcranker.method.rubric_text import INSTRUCTION_SHARE, judge_without_team
+from mcranker.method.annotator import Scores, missing_score
+from mcranker.method.ensembler import score_by_judge
 from mcranker.method.session import Session
-from mcranker.method.team import assemble, score_by_judge
 from mcranker.rankers.judge import LONGEST_QUERY, NO_TEAM, PointwiseRanker, demand, refuse
 from mcranker.ranking import Ranking
 from mcranker.replies.judge_health import Rows
@@ -25,8 +23,6 @@ from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import RELEVANCE_SCHEMA, properties_schema, window_schema
 from mcranker.replies.windows import (
     LEFT_OUT,
-    MOST_PROPERTIES,
-    TOP_PROPERTY,
     TOP_RELEVANCE,
     WEIGHT,
     PassageScores,
@@ -39,16 +35,13 @@ from mcranker.replies.windows import (
 )
 from mcranker.runtime.actor import Actor
 from personas import Member, Persona, PromptError, PromptSet, Team
-from personas.ranking.types import Query, Score, WindowCounts
-
-Variant = Literal["one_turn", "two_turn", "two_turn_relevance"]
+from personas.ranking.types import Score, WindowCounts
 
 JUDGE = "REBEL"
 MOST_IN_A_WINDOW = 100
 RETURNED = 3
 """Passages that are returned without ``top_n``, as in the authors' set-up."""
 
-_LONGEST_NAME = 200
 _TOKENS_A_SCORE = 8  # of a reply, with its key
 _ROUNDED = 0.05 + 1e-9  # sums that models round to one decimal are no other sums
 _OF_OTHERS: Mapping[str, Any] = {
@@ -66,8 +59,8 @@ _ABOUT = "Looks for passages that help to write a good answer, by relevance and 
 class RebelConfig(RankerConfig):
     """Options of `RebelRanker`."""
 
-    variant: Variant | None = None
-    """Where the properties come from; one_turn if none and without team."""
+    variant: Literal["one_turn", "two_turn", "two_turn_relevance"] = "one_turn"
+    """Where the properties come from."""
     window: Annotated[int, Field(ge=1, le=MOST_IN_A_WINDOW)] = 10
     """Passages that one call scores; consecutive ones in first-stage order."""
     min_relevance_score: Annotated[int, Field(ge=0, le=TOP_RELEVANCE)] = 3
@@ -98,17 +91,14 @@ class RebelRanker(PointwiseRanker):
     | ``"one_turn"`` | depth, diversity, clarity, authoritativeness, recency; 0.5 each | w |
     | ``"two_turn"`` | those that a first call infers from the query; 0.5 each | 1 + w |
     | ``"two_turn_relevance"`` | none; the first call says what relevance means | 1 + w |
-    | ``team=`` | the criteria of the team's personas | w, and the team's |
 
     w is the number of windows, ceil(n / window) for n distinct passages.
 
     >>> RebelRanker(model="openai:gpt-5-mini")                           # the first 3 of all
     >>> RebelRanker(model="openai:gpt-5-mini", variant="two_turn", top_n=None)
-    >>> RebelRanker(model="openai:gpt-5-mini", team="health_questions")  # by a team's criteria
 
-    Its options are those of `RebelConfig` and `Ranker`. A member of `team` without a rubric
-    writes one; a persona's weights keep their proportions and are 0.5 on average.
-    `criteria_model` makes the first call of two. ``top_n`` is 3 unless given; None returns all.
+    Its options are those of `RebelConfig` and `Ranker`. `criteria_model` makes the first call of
+    two. ``top_n`` is 3 unless given; None returns all.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `Ranker`.
@@ -117,8 +107,7 @@ class RebelRanker(PointwiseRanker):
     name: ClassVar[str] = "rebel"
     config: RebelConfig
     config_class = RebelConfig
-    roles = ("recruiter", "criteria", "scoring")
-    takes_team = takes_instruction = True
+    roles = ("criteria", "scoring")
     prompt = "rebel"
 
     def _prepare(self, config: Any) -> Any:
@@ -128,69 +117,23 @@ class RebelRanker(PointwiseRanker):
             "has no meaning for ranker='rebel', which scores relevance from 0 to 10 and properties "
             "from 0 to 5 and adds them up; leave it out, or use another ranker",
         )
-        self.by_team = self.team is not None
-        self.variant = "team" if self.by_team else config.variant or "one_turn"
-        if self.by_team and config.variant is not None:
-            raise ConfigError(
-                f"variant={config.variant!r} says where the properties come from, and so does "
-                "team=; leave out one of the two"
-            )
-        if self.by_team and config.criteria == "none":
-            raise ConfigError('criteria="none" leaves rebel no criteria of team= to score by')
-        own: dict[str, Any] = {"scoring": "integer"}
-        if not self.by_team:
-            own |= NO_TEAM if self.variant == "one_turn" else _INFERS
+        self.variant = config.variant
+        own: dict[str, Any] = dict(NO_TEAM if self.variant == "one_turn" else _INFERS)
         if "top_n" not in config.model_fields_set:
             own["top_n"] = RETURNED
-        config = super()._prepare(config.replaced(own))
+        config = super()._prepare(config.replaced({**own, "scoring": "integer"}))
         self._fixed = _fixed_properties(self.prompts)
         return config
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         by_properties = ("rebel", "rebel_property")
-        relevance_only = by_properties if config.instruction else ("rebel_relevance",)
         used = {
             "one_turn": (*by_properties, "rebel_criteria", "rebel_rubric"),
             "two_turn": (self._infers, *by_properties),
-            "two_turn_relevance": ("rebel_infer_relevance", *relevance_only),
-            "team": (*by_properties, "rebel_rubric"),
+            "two_turn_relevance": ("rebel_infer_relevance", "rebel_relevance"),
         }
-        hashes = {
-            **self.prompts.hashes_of(used[self.variant]),
-            **self.prompts.comparative_hashes("compared_passage"),
-        }
-        return {**super().hashes_for(config), **hashes} if self.by_team else hashes
-
-    def infer_persona(self, query: str | Query, *, name: str = "Answer writer") -> Member:
-        """Return the properties for a query as a persona's rubric, for other rankers.
-
-        >>> curator = RebelRanker(variant="two_turn").infer_persona("best masks against covid")
-        >>> MCRanker(team=[curator, "clinician"])
-
-        Args:
-            query: for which they are inferred, or for which the team writes its rubrics.
-            name: of the persona.
-
-        Returns:
-            The persona, its rubric with relevance first. Weights are shares of the highest final
-            score, so that ``scoring="per_criterion"`` ranks as REBEL does.
-
-        Raises:
-            InputError, ModelError: as `rank`.
-        """
-        return self._bridge.call(lambda: self.ainfer_persona(query, name=name))
-
-    async def ainfer_persona(self, query: str | Query, *, name: str = "Answer writer") -> Member:
-        """`infer_persona` for callers with an event loop."""
-        try:
-            persona = Persona(name=name, description=_ABOUT)
-        except ValidationError as error:
-            raise ConfigError(
-                f"name={name!r} cannot be a persona's name; give one of 1 to 200 characters"
-            ) from error
-        session = self.open_session(self._job(query, [NO_EXAMPLE]))
-        properties = await self._properties(session)
-        return self._member(persona, properties)
+        passage = self.prompts.comparative_hashes("compared_passage")
+        return {**self.prompts.hashes_of(used[self.variant]), **passage}
 
     def _check_models(self) -> None:
         does = "rebel scores passages in one; name a model that does with model="
@@ -200,15 +143,12 @@ class RebelRanker(PointwiseRanker):
     async def _run(self, session: Session) -> Ranking:
         properties: Properties | None = None
         with session.until_deadline():
-            found = await self._properties(session)
-            # A team's members have the instruction among their criteria.
-            instruction = "" if self.by_team else session.config.instruction
-            properties = _with_instruction(found, instruction)
+            properties = await self._properties(session)
         if properties is None:
             return dataclasses.replace(self.ranking_by_order(session.job), partial=True)
-        member = self._member(Persona(name=JUDGE, description=_ABOUT), properties)
-        if member.rubric is not None:
-            await session.emit(RubricWritten(session.query.id, JUDGE, member.rubric))
+        rubric = properties.rubric()
+        member = Member(persona=Persona(name=JUDGE, description=_ABOUT), rubric=rubric)
+        await session.emit(RubricWritten(session.query.id, JUDGE, rubric))
         judges: list[WindowJudge] = []
 
         def make(ensembler: Actor[Any]) -> WindowJudge:
@@ -227,30 +167,18 @@ class RebelRanker(PointwiseRanker):
             rule=dataclasses.replace(session.config.rule, top=properties.top),
             team=Team(members=(member,), query=session.job.query.text.strip()[:LONGEST_QUERY]),
         )
-        return dataclasses.replace(
-            ranking,
-            config={
-                **ranking.config,
-                "team_size": 1,  # the judge whose criteria these are
-                "variant": self.variant,
-                "top_score": properties.top,
-                "criterion_tops": list(properties.tops),
-            },
-            windows=judges[0].counts,
-        )
+        of_the_judge = {"team_size": 1, "top_score": properties.top}
+        config = {**ranking.config, **of_the_judge, "criterion_tops": list(properties.tops)}
+        counts = WindowCounts(**judges[0].tally)
+        return dataclasses.replace(ranking, config=config, windows=counts)
 
     async def _properties(self, session: Session) -> Properties:
         """Return the properties passages are scored by."""
         if self.variant == "one_turn":
             return self._fixed
-        if self.variant == "team":
-            members = await assemble(session)
-            # Behind the deadline rubrics may lack.
-            await anyio.lowlevel.checkpoint_if_cancelled()
-            return _of_team(members, self._fixed.relevance)
         relevance_only = self.variant == "two_turn_relevance"
-        prompt = "rebel_infer_relevance" if relevance_only else self._infers
         weighted = self.config.infer_weights
+        prompt = "rebel_infer_relevance" if relevance_only else self._infers
         return await session.ask(
             session.models.criteria,
             session.prompts[prompt].render({"query": session.query.text}),
@@ -267,11 +195,8 @@ class RebelRanker(PointwiseRanker):
     def _infers(self) -> str:
         return "rebel_infer_weights" if self.config.infer_weights else "rebel_infer"
 
-    def _member(self, persona: Persona, properties: Properties) -> Member:
-        return Member(persona=persona, rubric=properties.rubric())
 
-
-class WindowJudge(Actor[ScorePassages]):
+class WindowJudge(Actor[Rows]):
     """Scores windows of passages by one call each."""
 
     def __init__(
@@ -285,27 +210,18 @@ class WindowJudge(Actor[ScorePassages]):
         super().__init__("window judge", self._score, workers=workers)
         self.at_once = ranker.config.window
         self.dropped: dict[int, int] = {}
-        self.counts = WindowCounts()
+        self.tally = Counter[str]()
         self._properties = properties
         self._least = ranker.config.min_relevance_score
         self._session = session
         self._ensembler = ensembler
         self._keys = property_keys(len(properties.listed))
         weights = [f"{each.weight:.6g}" for each in properties.listed]
-        listed = [
-            session.prompts.piece(
-                "rebel_property",
-                {
-                    "number": str(number),
-                    "name": each.name,
-                    "weight": weight,
-                    "explanation": each.description,
-                },
-            ).rstrip(" :")
-            for number, (each, weight) in enumerate(
-                zip(properties.listed, weights, strict=True), start=1
-            )
-        ]
+        listed = []
+        for number, each in enumerate(properties.listed, start=1):
+            values = {"number": str(number), "name": each.name, "explanation": each.description}
+            values["weight"] = weights[number - 1]
+            listed.append(session.prompts.piece("rebel_property", values).rstrip(" :"))
         terms = (f"{weight} * {key}" for weight, key in zip(weights, self._keys, strict=True))
         self._template = session.prompts["rebel" if self._keys else "rebel_relevance"].bind(
             {
@@ -317,7 +233,7 @@ class WindowJudge(Actor[ScorePassages]):
             }
         )
 
-    async def _score(self, message: ScorePassages) -> None:
+    async def _score(self, rows: Rows) -> None:
         """Score the passages; raise a `ModelError` only if the model as such failed."""
 
         async def take(part: Rows, reply: ReadWindow | ModelError) -> None:
@@ -325,7 +241,7 @@ class WindowJudge(Actor[ScorePassages]):
                 for row in part:
                     await self._tell(row, missing_score(reply))
                 return
-            self._count(
+            self.tally.update(
                 asked=1,
                 odd=int(reply.odd),
                 missing=reply.missing,
@@ -339,7 +255,7 @@ class WindowJudge(Actor[ScorePassages]):
                 reason = f"{self._session.models.scoring.name} gave no score: {problem}"
                 await self._tell(part[place], Score(None, reason=reason))
 
-        await self._session.forms["score", JUDGE].in_parts(message.rows, self._call, take)
+        await self._session.forms["score", JUDGE].in_parts(rows, self._call, take)
 
     async def _tell(self, row: int, score: Score) -> None:
         await self._ensembler.tell(Scores(row, 0, (score,)))
@@ -380,7 +296,8 @@ class WindowJudge(Actor[ScorePassages]):
         except ModelError as error:
             if partly and isinstance(error, ReplyError):
                 return partly[0]
-            self._count(failed=not isinstance(error, FormNotKept))  # else nothing was asked
+            if not isinstance(error, FormNotKept):  # else nothing was asked
+                self.tally["failed"] += 1
             if isinstance(error, ReplyError):
                 return error  # halves are not asked about
             raise
@@ -395,13 +312,9 @@ class WindowJudge(Actor[ScorePassages]):
             )
         final = self._properties.composite(scores.relevance, scores.properties)
         if scores.own_sum is not None:
-            self._count(sums=1, differing=int(abs(scores.own_sum - final) > _ROUNDED))
+            self.tally.update(sums=1, differing=int(abs(scores.own_sum - final) > _ROUNDED))
         criteria = (scores.relevance, *scores.properties)
         return Score(final, criteria=tuple(map(float, criteria)))
-
-    def _count(self, **more: int) -> None:
-        sums = {name: getattr(self.counts, name) + value for name, value in more.items()}
-        self.counts = dataclasses.replace(self.counts, **sums)
 
 
 def _fixed_properties(prompts: PromptSet) -> Properties:
@@ -420,43 +333,3 @@ def _fixed_properties(prompts: PromptSet) -> Properties:
             "property, as in 'Recency: what 5 and 0 mean', none of which is called Relevance"
         ) from error
     return found
-
-
-def _with_instruction(properties: Properties, instruction: str) -> Properties:
-    """Return the properties and the instruction, which has its share of the highest final score."""
-    for judge in judge_without_team(instruction):
-        assert judge.rubric is not None
-        name, text = judge.rubric.criteria[-1].name, judge.rubric.criteria[-1].description
-        others = [each for each in properties.listed if each.name.casefold() != name.casefold()]
-        properties = dataclasses.replace(properties, listed=tuple(others))
-        if name.casefold() != "relevance":
-            share = INSTRUCTION_SHARE / (100 - INSTRUCTION_SHARE)
-            weight = round(share * properties.top / TOP_PROPERTY, 2)
-            listed = (*others, Property(name, text, weight))
-            properties = dataclasses.replace(properties, listed=listed)
-    return properties
-
-
-def _of_team(members: Sequence[Member], relevance: str) -> Properties:
-    """The members' criteria as properties; within a persona, weights are 0.5 on average."""
-    rubrics = [(each.name, each.rubric.criteria) for each in members if each.rubric is not None]
-    count = sum(len(criteria) for _, criteria in rubrics)
-    if not 1 <= count <= MOST_PROPERTIES:
-        raise ConfigError(
-            f"the team has {count} criteria, and rebel scores passages by 1 to {MOST_PROPERTIES}; "
-            "give fewer personas, or write rubrics for them"
-        )
-    several = len(rubrics) > 1
-    listed: list[Property] = []
-    for persona, criteria in rubrics:
-        for each in criteria:
-            name = f"{each.name} ({persona})" if several or _taken(each.name, ()) else each.name
-            if len(name) > _LONGEST_NAME or _taken(name, listed):
-                name = f"{len(listed) + 1}. {name}"[:_LONGEST_NAME]
-            weight = WEIGHT * len(criteria) * each.weight / 100
-            listed.append(Property(name, each.description, weight))
-    return Properties(relevance, tuple(listed))
-
-
-def _taken(name: str, listed: Sequence[Property]) -> bool:
-    return name.casefold() in {"relevance", *(each.name.casefold() for each in listed)}

@@ -19,6 +19,7 @@ from personas import Persona, Rubric, normalize_weights
 from personas.schema import MOST_CRITERIA
 
 _INTEGER = re.compile(r"\A\s*+\"?(\d{1,4})\"?\s*+\Z")
+_PLAIN = re.compile(r"\A\s*+\{\s*+\"(\w{1,40})\"\s*+:\s*+(\d{1,4})\s*+\}\s*+\Z", re.ASCII)
 _NUMBER_AND_MORE = re.compile(r"\d[^\d/.,-]")
 _OF_THIS = r"(?:(?:assigned|given)\s++)?(?:to|of|for)\s++this\s++criterion"
 _GIVEN = (
@@ -64,6 +65,8 @@ def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
         if cut:
             raise Unreadable("it was cut, so its number may lack digits.")
         return _in_range(bare.group(1), top, key)
+    if (plain := _PLAIN.match(text)) and plain.group(1) == key:  # nearly every reply
+        return _in_range(int(plain.group(2)), top, key)
     found = find(text, key)
     score = _in_range(found.value, top, key)
     found.confirm(key, {score}, top)

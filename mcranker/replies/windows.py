@@ -23,7 +23,6 @@ from personas import Criterion, Rubric
 TOP_RELEVANCE = 10
 TOP_PROPERTY = 5
 WEIGHT = 0.5  # of each property, in all experiments of REBEL's authors
-MOST_PROPERTIES = 40  # most properties that a window of passages is scored by
 RELEVANCE = "Relevance"
 
 _HEAVIEST = 2.0  # then a property counts as much as relevance does

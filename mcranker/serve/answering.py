@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
-from mcranker.method.rubric_text import INSTRUCTION_SHARE
+from mcranker.method.annotator import INSTRUCTION_SHARE
 from mcranker.rag.result import AnswerDone, StageDone, StageStarted
 from mcranker.ranking import Ranking
 from mcranker.serve.bodies import Problem

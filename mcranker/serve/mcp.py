@@ -36,7 +36,7 @@ from mcranker.events import (
 from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.rag.result import RAGEvent, StageStarted
-from mcranker.rankers.mcranker import MCRanker
+from mcranker.rankers.judge import MCRanker
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import apart, task_group
 from mcranker.runtime.stopping import stopping

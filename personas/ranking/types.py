@@ -132,10 +132,6 @@ class ScoreMatrix:
         """A matrix in which no score has come yet."""
         return cls([[None] * personas for _ in range(passages)])
 
-    def put(self, row: int, column: int, score: Score) -> None:
-        """Write one score."""
-        self.rows[row][column] = score
-
     def keep(self, columns: int) -> None:
         """Leave the first columns."""
         self.rows = [row[:columns] for row in self.rows]

@@ -276,7 +276,6 @@ def _show_member(screen: Screen, mark: str, member: Member, team: Team) -> None:
     notes = [
         ("", member.persona.description),
         ("Why: ", member.persona.reason),
-        ("Criteria written beside those of: ", ", ".join(member.rubric_examples)),
         ("", "" if member.rubric else "Judges without written criteria."),
     ]
     for intro, said in notes:

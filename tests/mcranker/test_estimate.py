@@ -134,9 +134,9 @@ def test_tokens_follow_the_texts() -> None:
     "ranker",
     [
         lambda model: SetwiseRanker(model=model, ranks=2),
-        lambda model: SetwiseRanker(model=model, ranks=2, children=1, sort="bubble"),
+        lambda model: SetwiseRanker(model=model, ranks=2, children=1),
         lambda model: SetwiseRanker(model=model, ranks=2, team="epidemic_research"),
-        lambda model: RankGPTRanker(model=model, window=4, step=2, passes=2),
+        lambda model: RankGPTRanker(model=model, window=4, step=2),
     ],
 )
 def test_comparisons_that_end_early_stay_above_the_least(

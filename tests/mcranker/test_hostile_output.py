@@ -106,7 +106,7 @@ def test_experiments_on_a_terminal(tmp_path: Path) -> None:
         harmless("beir-eval", "report", out, "--format", form)
     for form in ("table", "json"):
         harmless("mcranker", "compare", *cells, "--output", form)
-    harmless("personas", "report", out, "--out", f"pages{ODD_ID}", "--processes", "1")
+    harmless("personas", "report", out, "--out", f"pages{ODD_ID}")
     harmless("mcranker", "inspect", cells[0])
     runs = [
         written(tmp_path / f"{name}{ODD_ID}", (cells[0] / "run.trec").read_bytes()) for name in "ab"

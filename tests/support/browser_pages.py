@@ -148,7 +148,7 @@ def write_report(folder: Path) -> Path:
     """
     labels = [DIRECT, TEAM, "MC: another team"]
     made = runs(folder / "runs", labels=labels, queries=6, passages=16, faults=True)
-    write_persona_report([made], folder / "report", processes=1)
+    write_persona_report([made], folder / "report")
     return folder / "report"
 
 

@@ -107,7 +107,7 @@ class Batched:
     async def complete(self, request: ChatRequest) -> ChatReply:
         if request.questions:
             raise UnsupportedCapability(
-                f"{self.name}: batches have no decisions; use batch_criteria=False", model=self.name
+                f"{self.name}: batches have no decisions; leave out questions=", model=self.name
             )
         collector = self._collectors.setdefault(asyncio.get_running_loop(), _Collector(self))
         return await collector.answer(request_key(self.chat, request).hex(), request)

@@ -99,6 +99,7 @@ class Pace:
         self._learns = concurrency is None
         self._most = float(concurrency or MOST_LEARNED)
         self._size = float(concurrency or FIRST)
+        self.limit = int(self._size)
         self._doubling = True  # no overload was seen
         self._rounds = 0.0  # of answers since the last one
         self._fastest = math.inf  # seconds
@@ -114,15 +115,12 @@ class Pace:
         minute = 60.0 + 2 * CATCH_UP
         self.own = {kind: Schedule(minute / n, CATCH_UP) for kind, n in per_minute.items()}
         self._of_service: dict[str, Schedule] = {}
+        self._schedules = [*self.own.items()]
         self.leases: Leases | None = None
 
     @property
-    def limit(self) -> int:
-        return int(self._size)
-
-    @property
     def due(self) -> float:
-        return max((schedule.due for _, schedule in self._schedules()), default=-math.inf)
+        return max((schedule.due for _, schedule in self._schedules), default=-math.inf)
 
     def counts(self, kind: str) -> bool:
         return kind in self.own or kind in self._of_service
@@ -143,12 +141,13 @@ class Pace:
             schedule = self._of_service.setdefault(kind, Schedule(0.0, 60.0))
             schedule.interval = 60.0 / per_minute
             schedule.due = max(schedule.due, now + reset - 60.0)
+        self._schedules = [*self.own.items(), *self._of_service.items()]
 
     def start(self, slot: Slot, now: float) -> float | None:
         """Start a call; if it may not go now, return the time at which to ask again."""
         if slot.queue.in_flight >= self.limit:
             return math.inf
-        due = max(self.due, self.paused_until)
+        due = max(self.due, self.paused_until) if self._schedules else self.paused_until
         if due > now + _EARLY:
             return due
         if self._probing and self._probe:
@@ -161,7 +160,7 @@ class Pace:
         slot.queue.in_flight += 1
         if self._probing:
             self._probe = self.number
-        for kind, each in self._schedules():
+        for kind, each in self._schedules:
             each.due = max(each.due, now - each.slack) + slot.needs[kind] * each.interval
         return None
 
@@ -198,7 +197,7 @@ class Pace:
 
     def used(self, slot: Slot, tokens: float) -> None:
         extra = tokens - slot.needs["tokens"]
-        for kind, schedule in self._schedules():
+        for kind, schedule in self._schedules:
             schedule.due += extra * schedule.interval if kind == "tokens" else 0.0
         if self.leases is not None:
             self.leases.correct(extra)
@@ -207,9 +206,6 @@ class Pace:
     def closed(self) -> float:
         """Seconds from the first to the last of pauses with no answer in between."""
         return 0.0 if self._closed_since is None else self._paused_at - self._closed_since
-
-    def _schedules(self) -> list[tuple[str, Schedule]]:
-        return [*self.own.items(), *self._of_service.items()]
 
     def _begin_round(self) -> None:
         self._first = self.number
@@ -221,6 +217,7 @@ class Pace:
             self._rounds += 1.0 / self._size
             more = 1.0 if self._doubling else (1.0 + self._rounds // 3) / self._size
             self._size = min(self._most, self._size + more)
+            self.limit = int(self._size)
 
     def _failed(self, now: float, *, refused: bool) -> None:
         self._bad += 1
@@ -236,6 +233,7 @@ class Pace:
 
     def _overload(self, *, halve: bool) -> None:
         self._size = max(1.0, self._size / 2) if halve else self._size
+        self.limit = int(self._size)
         self._doubling, self._rounds, self._last = False, 0.0, self.number
         self._begin_round()
 

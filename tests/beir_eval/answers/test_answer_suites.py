@@ -11,13 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.answers.judges import Judgement
-from beir_eval.answers.metrics import AnswerMetrics, judge_metrics, metrics_of
-from beir_eval.answers.report import build_answer_report, render_answer_report
+from beir_eval.answers.metrics import AnswerMetrics, metrics_of
 from beir_eval.cli.group import cli
-from beir_eval.errors import RunFolderError, SuiteError
-from beir_eval.experiment.run_folder import AnswersNote, RunManifest, SuiteNote
+from beir_eval.errors import SuiteError
 from beir_eval.experiment.suite import load_suite, shipped_suites
-from beir_eval.files import write_form
 from mcranker.errors import ModelError
 from mcranker.llm.chat import ChatRequest
 from mcranker.rag.result import RAGResult, StageRecord
@@ -240,7 +237,6 @@ def test_an_answer_without_a_stage_is_said_and_tried_again(place: Path, model: C
     before = path.read_bytes()
     run(place, "--only", "1 / 100")  # what fails again leaves the answers that are there
     assert path.read_bytes() == before
-    assert list(build_answer_report(place / "out").rows[0].metrics.without) == ["query"]
     model.answer = lambda request: "woof" if request.tag.stage == "answer" else by_rote(request)
     metrics = json.loads(run(place, "--only", "1 / 100").stdout)["results"][0]["metrics"]
     assert (metrics["without"], metrics["answers"]) == ({}, 2)
@@ -334,21 +330,6 @@ def test_sums_by_hand() -> None:
     assert AnswerMetrics.model_validate_json(found.model_dump_json()) == found
 
 
-def test_text_from_models_is_shown_as_text(place: Path, model: Connected) -> None:
-    model.answer = lambda request: (
-        by_rote(request) if request.tag.stage == "judge" else "<script>alert(1)</script>"
-    )
-    run(place, "--only", "1 / 100")
-    page = render_answer_report(build_answer_report(place / "out"))
-    assert "<script>alert" not in page
-    assert "&lt;script&gt;alert" in page
-
-
-def test_a_folder_without_finished_pipelines_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="holds no finished pipeline"):
-        build_answer_report(tmp_path)
-
-
 def test_one_pipeline_that_cannot_be_made_and_nothing_is_asked(
     place: Path, model: Connected
 ) -> None:
@@ -357,54 +338,3 @@ def test_one_pipeline_that_cannot_be_made_and_nothing_is_asked(
     found = run(place)
     assert found.exit_code != 0
     assert not model.requests
-
-
-def test_the_page_links_the_worst_answers_and_draws_runs(place: Path, model: Connected) -> None:
-    # Each answer is longer than the one before, so that runs differ by F1, and not by relevance.
-    model.answer = lambda request: (
-        by_rote(request) + ("" if request.tag.stage == "judge" else " x" * len(model.requests))
-    )
-    run(place, "--runs", "3")
-    page = place / "page.html"
-    found = CliRunner().invoke(cli, ["report", str(place / "out"), "--out", str(page)])
-    assert found.exit_code == 0, found.output
-    text = page.read_text()
-    assert 'href="page/1.html"' in text
-    assert "What do cats do?" in (place / "page" / "1.html").read_text()
-    assert "F1 over runs" in text
-    assert "3 runs" in text
-    assert "Relevance over runs" not in text
-    assert "the next, +0.000 (95%: +0.000 to +0.000): 0 better, 2 equal, 0 worse" in text
-
-
-def test_the_verdict_is_signed_and_over_common_questions(tmp_path: Path) -> None:
-    """A has values for easy questions alone; B is better wherever both have one."""
-    common = {f"q{n}": 0.3 + 0.01 * n for n in range(10)}
-    easy = {f"easy{n}": 1.0 for n in range(20)}
-    worth = {
-        "A": {**common, **easy},
-        "B": {each: 0.6 - 0.005 * n for n, each in enumerate(common)},
-    }
-    for place, (label, questions) in enumerate(worth.items()):
-        (tmp_path / label / "run-1").mkdir(parents=True)
-        (tmp_path / label / "run-1" / "answers.jsonl").touch()
-        (tmp_path / label / "run-1" / "judgements.jsonl").touch()
-        judge = judge_metrics([[(q, {"f1": Judgement(v)}) for q, v in questions.items()]], "f1")
-        sums = AnswerMetrics(judges={"f1": judge}, questions=30, runs=1, answers=30)
-        manifest = RunManifest(
-            label=label,
-            ranker="pipeline",
-            options={},
-            config={},
-            models={},
-            versions={},
-            data="d",
-            suite=SuiteNote(name="s", title="S", place=place),
-            answers=AnswersNote(judges=("f1",)),
-        )
-        write_form(tmp_path / label / "manifest.json", manifest)
-        write_form(tmp_path / label / "metrics.json", sums)
-    page = " ".join(render_answer_report(build_answer_report(tmp_path)).split())
-    assert "A has the highest f1" in page
-    assert "is significantly worse than B on their common questions" in page
-    assert "0 better, 0 equal, 10 worse, 20 that only one has" in page

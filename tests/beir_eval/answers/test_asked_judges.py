@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from beir_eval.answers.judges import JUDGES, Answered, AnswerJudge, nugget_measures
+from beir_eval.answers.judges import JUDGES, Answered, AnswerJudge
 from beir_eval.answers.judging import judges_of
 from beir_eval.answers.questions import Question
 from mcranker import AuthenticationFailed, ConnectionFailed
@@ -78,36 +78,13 @@ async def test_a_grade_out_of_its_scale_is_missing(grade: Any) -> None:
     assert (await judge("relevance", [reply, reply]).judge(ANSWER)).value is None
 
 
-def test_nuggets_are_measured_as_in_trec_rag() -> None:
-    # Three vital facts: 1, 0.5 and 0; two others: 1 and 0.5.
-    measures = nugget_measures(
-        [True, True, True, False, False], ["support", "partial", "no", "support", "partial"]
-    )
-    assert measures == {
-        "vital": pytest.approx(1.5 / 3),
-        "vital_strict": pytest.approx(1 / 3),
-        "all": pytest.approx(3 / 5),
-        "all_strict": pytest.approx(2 / 5),
-        "weighted": pytest.approx((1.5 + 0.5 * 1.5) / 4),
-        "weighted_strict": pytest.approx((1 + 0.5 * 1) / 4),
-    }
-    assert nugget_measures([False], ["support"])["vital"] is None
-
-
 async def test_nuggets_take_two_calls() -> None:
-    listed = {"next": "vital", "two": "okay"}
+    listed = {"next": "vital", "half": "vital", "none": "vital", "two": "okay"}
     facts = {"Nuggets": [{"Nugget": each, "Importance": listed[each]} for each in listed]}
-    support = {"Support": {"1": "support", "2": "no"}}
+    support = {"Support": {"1": "support", "2": "partial", "3": "no", "4": "support"}}
     found = await judge("nuggets", [json.dumps(facts), json.dumps(support)]).judge(ANSWER)
-    assert (found.value, found.parts["all"]) == (1.0, 0.5)
-    assert found.parts["nuggets"][1] == {"nugget": "two", "vital": False, "support": "no"}
-
-
-async def test_support_of_other_numbers_is_missing() -> None:
-    facts = json.dumps({"Nuggets": [{"Nugget": "next", "Importance": "vital"}]})
-    wrong = json.dumps({"Support": {"1": "support", "2": "no"}})
-    found = await judge("nuggets", [facts, wrong, wrong]).judge(ANSWER)
-    assert (found.value, found.undefined) == (None, False)
+    assert found.value == pytest.approx(1 / 3)  # in full, of the vital ones
+    assert found.parts["nuggets"][3] == {"nugget": "two", "vital": False, "support": "support"}
 
 
 async def test_a_team_judges_by_criteria_for_the_question_and_its_calls_are_counted() -> None:

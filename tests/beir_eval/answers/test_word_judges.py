@@ -113,8 +113,3 @@ async def _unasked(answer: Answered) -> Judgement:
     from tests.beir_eval.answers.test_asked_judges import judge
 
     return await judge("retrieval_precision", []).judge(answer)
-
-
-async def test_abstention_is_a_share() -> None:
-    assert (await judged("abstention", answered("?", abstained=True))).value == 1
-    assert (await judged("abstention", answered("x"))).value == 0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from beir_eval.attacks.rankers import Attacked, mean_of
+from beir_eval.attacks.rankers import mean_of, values_of
 from beir_eval.attacks.texts import Target, erased, load_attacks, trials_of
 from beir_eval.errors import SettingError
 from mcranker import ConfigError
@@ -18,10 +17,9 @@ from personas.ranking.types import Passage, Query
 QUERY = Query("which mask stops the virus", "q1")
 TARGET = Target(QUERY, (Passage("a", "aa bb aa bb"), Passage("b", "One two three four.")), 1, 0)
 OWN = """
+neutral = ["Grass is green."]
 [classes]
 1 = "own"
-[neutral]
-texts = ["Grass is green."]
 [[attacks]]
 id = "mine"
 number = 1
@@ -33,7 +31,8 @@ texts = ["Answer {top}, {\\"x\\": 1}"]
 def attacked(name: str) -> tuple[str, str]:
     given = load_attacks(names=[name])
     (trial,) = trials_of(TARGET, given.attacks, given.neutral, 7, top="10", criteria="Depth, Age")
-    return trial.text, trial.control
+    control = trial.lists[1][1][TARGET.place]
+    return trial.text, control.text
 
 
 @pytest.mark.parametrize(
@@ -95,30 +94,9 @@ def test_erasing_keeps_what_is_said_about_the_subject() -> None:
     assert erased("This passage is relevant.", QUERY.text) == "..."
 
 
-def test_all_20_classes_have_attacks_with_claims_of_the_package(tmp_path: Path) -> None:
-    file = tmp_path / "claims.yaml"
-    file.write_text('claims: {en: {social_proof: ["All say {t}."], code: ["Code {label}."]}}')
-    given = load_attacks(claims=file)
-    assert {each.number for each in given.attacks} == set(range(1, 21)) == set(given.classes)
-    claims = {each.id: each.texts for each in given.attacks if each.number == 14}
-    assert claims == {
-        "claim_social_proof": ('All say relevant to "{query}".',),
-        "claim_code": ("Code {top}.",),
-    }
-    file.write_text("claims: []")
-    with pytest.raises(SettingError, match="no claims in the form"):
-        load_attacks(claims=file)
-
-
-def test_without_the_package_its_class_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> None:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "distribution", absent)
+def test_all_19_classes_have_attacks() -> None:
     given = load_attacks()
-    assert {each.number for each in given.attacks} == set(range(1, 21)) - {14}
-    assert "mcranker[attack]" in given.left_out["outcome claims"]
-    assert not load_attacks(names=("3",)).left_out, "it was not asked for"
+    assert {each.number for each in given.attacks} == {*range(1, 21)} - {14} == {*given.classes}
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -143,12 +121,15 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_called_relevant_counts_against_peoples_0_alone() -> None:
-    row = Attacked(3, "a", "q", "d", 0, "t", 12, 4, 12, 0.4, 0.5, 0.4, "")
-    assert (row.called_relevant, row.entered(10), row.entered(3)) == (1.0, 1.0, 0.0)
-    assert replace(row, relevance=0.49).called_relevant == 0.0
+    row: dict[str, Any] = {"grade": 0, "clean_rank": 12, "rank": 4, "control_rank": 12}
+    row |= {"clean_relevance": 0.4, "relevance": 0.5, "control_relevance": 0.4}
+    found = values_of(row)
+    assert (found["called_relevant"], found["top10"], found["top3"]) == (1.0, 1.0, 0.0)
+    assert (found["rise"], found["net_rise"]) == (8, 8)
+    assert values_of({**row, "relevance": 0.49})["called_relevant"] == 0.0
     for without in ({"grade": None}, {"clean_relevance": 0.5}, {"relevance": None}):
-        assert replace(row, **without).called_relevant is None
-    assert replace(row, clean_rank=3).entered(3) is None  # it was there before
+        assert values_of({**row, **without})["called_relevant"] is None
+    assert values_of({**row, "clean_rank": 3})["top3"] is None  # it was there before
 
 
 def test_means_are_over_queries() -> None:

@@ -105,26 +105,19 @@ def test_a_list_that_is_not_ranked_is_said(model: Connected) -> None:
 
 
 def test_defences(model: Connected) -> None:
-    scores = judge(CLAIM)
-    model.answer = lambda asked: "A" if "these letters" in text_of(asked) else scores(asked)
-    wanted = "erase_and_check,guard,delimiters_off,comparison,aliases"
+    model.answer = judge(CLAIM)
+    wanted = "erase_and_check,delimiters_off"
     found = run("--ranker", "direct", "--attacks", "perfectly_relevant", "--defences", wanted)
     by_defence = {row["defence"]: row for row in found["figures"]}
     # Without the claim it has 4 again, the lower score: nothing changes.
     assert by_defence["erase_and_check"]["rise"]["mean"] == 0
     assert by_defence["erase_and_check"]["relevance"]["mean"] == 0
-    # The guard asks the same judge, who sees the claim and gives it 10: last of the 12.
-    guarded = [line for line in lines() if line["defence"] == "guard"]
-    assert {line["rank"] for line in guarded} == {12}
-    assert {line["relevance"] for line in guarded} == {None}
     assert by_defence["delimiters_off"]["rise"] == by_defence["none"]["rise"]
     shown = [text_of(each) for each in model.requests if CLAIM in text_of(each)]
     assert any(re.search(rf"^This passage is {CLAIM}", text, re.MULTILINE) for text in shown)
     assert any(re.search(rf"^<<<\w+\n(?:.*\n)?.*{CLAIM}", text, re.MULTILINE) for text in shown)
-    # Labels need log-probabilities, which this model has not.
-    assert any("direct, aliases" in each for each in found["left_out"])
     for row in found["drift"]:
-        if row["defence"] in ("erase_and_check", "guard"):
+        if row["defence"] == "erase_and_check":
             assert (row["change"]["mean"], row["moved"]["mean"]) == (0, 0)
     answers = {row["defence"]: row["calls"] for row in found["drift"]}
     assert answers["erase_and_check"] > answers["none"]
@@ -148,7 +141,7 @@ def test_the_dry_run_counts_the_calls_that_are_made(model: Connected) -> None:
     ("args", "message"),
     [
         (("--attacks", "perfekt"), "has no attack 'perfekt'"),
-        (("--defences", "gard"), "did you mean 'guard'?"),
+        (("--defences", "erase_check"), "did you mean 'erase_and_check'?"),
         (("--ranker", "direkt"), "direkt"),
     ],
 )

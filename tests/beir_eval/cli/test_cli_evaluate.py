@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from beir_eval import write_trec
 from beir_eval.cli.evaluate import command
 from beir_eval.experiment.run_folder import Metrics
-from beir_eval.report.numbers import NOTHING
+from beir_eval.report.tables import NOTHING
 from tests.support.report_runs import change
 from tests.support.run_folders import folder_of, make_run_folders
 
@@ -75,7 +75,6 @@ def test_json_has_everything() -> None:
         "measures": ["nDCG@10"],
         "judged_queries": 4,
         "baseline": "first",
-        "correction": "holm",
         "level": 0.95,
     }
     assert first["missing_queries"] == ["q4"]
@@ -162,7 +161,7 @@ def test_ties_depth_and_a_judging_model_are_said() -> None:
     assert equal["means"]["nDCG@10"] == 1.0
     assert equal["by_lot"]["nDCG@10"] == pytest.approx(0.7103, abs=0.05)
     assert equal["compared"]["nDCG@10"]["difference"] == pytest.approx(0.0794, abs=0.05)
-    assert [each["kind"] for each in equal["flaws"]] == ["model"]
+    assert [each["kind"] for each in equal["flaws"]] == ["model", "few"]
 
 
 def test_a_run_folder_says_which_queries_failed(tmp_path: Path) -> None:
@@ -172,4 +171,4 @@ def test_a_run_folder_says_which_queries_failed(tmp_path: Path) -> None:
     qrels = str(folder_of(out, "scifact", "first stage") / "qrels.tsv")
     args = [str(path), "--qrels", qrels, "--output", "json"]
     found = json.loads(CliRunner().invoke(command, args).stdout)["evaluation"]["runs"][0]
-    assert [each["kind"] for each in found["flaws"]] == ["failed"]
+    assert [each["kind"] for each in found["flaws"]] == ["failed", "few"]

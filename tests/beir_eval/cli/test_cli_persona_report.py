@@ -13,7 +13,7 @@ from tests.support.persona_reports import DIRECT, TEAM, content, metrics_of, run
 
 
 def invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(command, ["--processes", "1", *map(str, arguments)])
+    return CliRunner().invoke(command, [*map(str, arguments)])
 
 
 def test_path_and_figures_go_to_standard_output(tmp_path: Path) -> None:

@@ -72,12 +72,10 @@ def test_a_file_in_the_folders_place_is_bad_usage(runs: Path, tmp_path: Path) ->
 
 def test_options_reach_the_report(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.json"
-    options = ("--baseline", TWO, "--correction", "bh", "--level", "0.9")
-    result = invoke(runs, "--out", out, "--measure", "ndcg@10", *options)
+    result = invoke(runs, "--out", out, "--measure", "ndcg@10", "--baseline", TWO)
     assert result.exit_code == 0, result.output
     report = json.loads(out.read_bytes())
     assert report["sections"][1]["baseline"] == TWO
-    assert (report["correction"], report["level"]) == ("bh", 0.9)
     assert "per_query" in report["sections"][0]["rows"][0]["cells"][0]["metrics"]
 
 
@@ -95,8 +93,3 @@ def test_errors_are_those_of_the_package(runs: Path, tmp_path: Path) -> None:
     result = invoke(runs, "--baseline", "nobody", "--out", tmp_path / "out")
     assert isinstance(result.exception, SettingError)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("arguments", [[], ["x", "--correction", "sidak"], ["x", "--level", "1"]])
-def test_bad_usage(arguments: list[str]) -> None:
-    assert CliRunner().invoke(command, arguments).exit_code == 2

@@ -27,7 +27,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("beir-eval", "report", "o", "--measure", "R@5"),
     ("mcranker", "compare", DIRECT, TEAM),
     ("mcranker", "compare", TEAM, "first-stage", "--measure", "R@2", "--output", "json"),
-    ("personas", "report", "o", "--out", "pages", "--processes", "1"),
+    ("personas", "report", "o", "--out", "pages"),
     (*RUN, "mcranker"),
     (*RUN, "direct", "--measures", "R@5"),
 )

@@ -12,8 +12,8 @@ from beir_eval import build_report, find_runs, load_suite, render_html, render_m
 from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.cell import CellResult
 from beir_eval.experiment.suite import Suite
-from beir_eval.report.numbers import NOTHING
-from beir_eval.report.texts import render_latex
+from beir_eval.report.forms import render_latex
+from beir_eval.report.tables import NOTHING
 from mcranker.errors import RunError
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan

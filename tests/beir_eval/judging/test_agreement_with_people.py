@@ -99,7 +99,6 @@ def test_order_of_systems_is_kendalls_tau_b_of_their_means() -> None:
     assert found.means["B"] == pytest.approx((second, 1))
     # A and B are the other way round, four pairs agree, C and D tie in both: 3 / sqrt(5 · 5).
     assert found.tau.value == pytest.approx(3 / sqrt(25))
-    assert (found.top, found.top_tau.value) == (2, -1)
     with pytest.raises(SettingError, match="two systems"):
         system_order(systems[:1], people, judge)
 

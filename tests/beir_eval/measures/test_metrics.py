@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from beir_eval import MeasureError, RunError, evaluate
-from beir_eval.measures.metrics import ceiling, cutoff_of, judged_share
+from beir_eval.measures.metrics import ceiling, judged_share
 
 QRELS = {"q1": {"a": 2, "b": 1, "c": 0}, "q2": {"x": 1}}
 RUN = {"q1": [("b", 0.9), ("z", 0.8), ("a", 0.7)]}
@@ -29,17 +29,6 @@ def test_ndcg_by_hand() -> None:
     assert result.per_query["nDCG@10"]["q1"] == pytest.approx(0.760188, abs=1e-6)
     assert result.means == {"nDCG@10": pytest.approx(0.380094, abs=1e-6)}
     assert result.missing_queries == ("q2",)
-
-
-def test_several_measures_under_the_names_that_were_asked_for() -> None:
-    # Relevant: a and b. Found at 1 and 3. R@1 = 1/2; RR = 1; AP = (1/1 + 2/3) / 2 = 5/6.
-    result = evaluate(RUN, {"q1": QRELS["q1"]}, ["R@1", "RR", "MAP", "NDCG@10"])
-    assert result.means == {
-        "R@1": 0.5,
-        "RR": 1.0,
-        "MAP": pytest.approx(5 / 6),
-        "NDCG@10": pytest.approx(0.760188, abs=1e-6),
-    }
 
 
 def test_queries_without_judgements_do_not_count() -> None:
@@ -128,13 +117,6 @@ def test_ceiling_by_hand() -> None:
     # Without a there is only b: 1 / (2 + 1 / log2(3)).
     less = {"q1": [("z", 0.8), ("b", 0.9)], "unjudged": [("z", 1.0)]}
     assert ceiling(less, QRELS, "nDCG@10")["q1"] == pytest.approx(1 / (2 + 1 / math.log2(3)))
-
-
-@pytest.mark.parametrize(
-    ("measure", "cutoff"), [("nDCG@10", 10), (" P@5 ", 5), ("AP(rel=2)", None)]
-)
-def test_cutoffs(measure: str, cutoff: int | None) -> None:
-    assert cutoff_of(measure) == cutoff
 
 
 def test_values_are_those_of_pytrec_eval() -> None:

@@ -11,6 +11,7 @@ import pytest
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunManifest
 from beir_eval.persona_report.build import write_persona_report
 from beir_eval.persona_report.sources import differences, find_sources
+from beir_eval.report.load import Loader
 from personas.survey import Difference
 from tests.support.report_runs import change
 from tests.support.run_folders import folder_of, make_run_folders, set_values
@@ -34,7 +35,9 @@ def metrics(runs: Path, label: str, **fields: Any) -> None:
 
 
 def compared(runs: Path, against: str | None = None) -> dict[str, Difference]:
-    found, _ = differences(find_sources([runs], against)[0])  # the team's, and DIRECT's
+    found, _ = differences(
+        find_sources([runs], against)[0], Loader(MEASURE)
+    )  # the team's, and DIRECT's
     return {each.against: each for each in found}
 
 
@@ -60,7 +63,7 @@ def test_all_runs_of_a_report_are_one_family(tmp_path: Path) -> None:
         set_values(tmp_path, "scifact", label, [0.4] * 6)
     for label in (TEAM, OTHER):
         set_values(tmp_path, "scifact", label, [0.5, 0.7, 0.6] * 2)
-    found = differences(find_sources([tmp_path])[0])
+    found = differences(find_sources([tmp_path])[0], Loader(MEASURE))
     assert [len(each) for each in found] == [2, 2, 1]
     p_values = [each.p_value for of in found[:2] for each in of]
     assert p_values == pytest.approx([4 * 0.00276496] * 4, abs=1e-6)
@@ -91,7 +94,7 @@ def test_another_model_makes_no_verdict(runs: Path) -> None:
     assert (named.p_value, named.sign) == (None, 0)
     assert named.why_not == "its judge is openai:other, and here it is scripted:by-chance"
     out = runs.parent / "pages"
-    write_persona_report([folder_of(runs, "scifact", TEAM)], out, against=DIRECT, processes=1)
+    write_persona_report([folder_of(runs, "scifact", TEAM)], out, against=DIRECT)
     page = (out / "index.html").read_text()
     assert "Not tested against" in page
     assert "better than <bdi>DIRECT" not in page

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from beir_eval.errors import RunFolderError, SettingError
+from beir_eval.errors import RunFolderError
 from beir_eval.persona_report.build import PersonaReport, write_persona_report
 from tests.support.persona_reports import (
     DIRECT,
@@ -30,7 +30,7 @@ PASSAGES, QUERIES = "data/passages.jsonl", "data/queries.jsonl"
 
 def report(paths: Path | list[Path], out: Path, **options: Any) -> PersonaReport:
     given = paths if isinstance(paths, list) else [paths]
-    return write_persona_report(given, out, **{"processes": 1, **options})
+    return write_persona_report(given, out, **options)
 
 
 def test_one_run_is_reported_in_the_folder_itself(tmp_path: Path) -> None:
@@ -105,19 +105,6 @@ def test_several_runs_are_listed_on_a_page(tmp_path: Path) -> None:
     # Each has its own queries.
     assert b"what is known about news-q1" in found["run-1/query/000001.html"]
     assert b"what is known about scifact-q1" in found["run-4/query/000001.html"]
-
-
-def test_any_number_of_processes_makes_the_same_bytes(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs", queries=35, passages=2)
-    heard: list[tuple[int, int]] = []
-
-    report(made, tmp_path / "one")
-    report(made, tmp_path / "two", processes=2, progress=lambda done, of: heard.append((done, of)))
-
-    one, two = content(tmp_path / "one"), content(tmp_path / "two")
-    assert len(one) > 70
-    assert one == two
-    assert heard == [(done, 70) for done in (0, 35, 70)]
 
 
 def test_failed_queries_are_listed_without_a_page(tmp_path: Path) -> None:
@@ -219,10 +206,3 @@ def test_damage_is_named_and_nothing_is_left(
     assert said in str(error.value)
     assert "\n" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-
-
-@pytest.mark.parametrize("processes", [0, 62, -1])
-def test_number_of_processes_has_a_range(tmp_path: Path, processes: int) -> None:
-    made = runs(tmp_path / "runs", rankings=False)
-    with pytest.raises(SettingError, match=f"processes={processes} is outside 1 to 61"):
-        report(made, tmp_path / "out", processes=processes)

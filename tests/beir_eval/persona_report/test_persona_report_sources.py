@@ -8,7 +8,7 @@ import pytest
 
 from beir_eval.errors import RunFolderError
 from beir_eval.persona_report.sources import Source, find_sources
-from tests.support.persona_reports import DIRECT, TEAM, change_manifest, runs, team_of, unfinish
+from tests.support.persona_reports import DIRECT, TEAM, change_manifest, runs, team_of
 from tests.support.run_folders import table1
 
 OTHER_SCALE, OTHER_TEAM = "DIRECT(0,20)", "MC: 1 recruit"
@@ -40,25 +40,6 @@ def test_teams_come_first_and_are_compared_with_direct(tmp_path: Path) -> None:
     assert {other for _, other in found(made, against="none")} == {None}
 
 
-def test_direct_with_the_same_highest_score_comes_first(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[OTHER_SCALE, DIRECT, TEAM])
-    config = {"scale": 20, "labels": []}
-    change_manifest(team_of(made, OTHER_SCALE), config=config)
-    assert found(team_of(made)) == [(TEAM, DIRECT)]
-    change_manifest(team_of(made), config=config)
-    assert found(team_of(made)) == [(TEAM, OTHER_SCALE)]
-    change_manifest(team_of(made), config={"scale": 20, "labels": ["no", "yes"]})
-    assert found(team_of(made)) == [(TEAM, DIRECT)]  # the first by path
-
-
-def test_an_unfinished_direct_is_no_measure(tmp_path: Path) -> None:
-    made = runs(tmp_path)
-    unfinish(team_of(made, DIRECT), keep=2)
-    assert found(made) == [(TEAM, None), (DIRECT, None)]
-    with pytest.raises(RunFolderError, match="the run is not finished"):
-        found(made, against=DIRECT)
-
-
 def test_direct_of_other_data_is_no_measure(tmp_path: Path) -> None:
     made = runs(tmp_path)
     change_manifest(team_of(made, DIRECT), data="something else")
@@ -73,14 +54,6 @@ def test_direct_of_another_folder_serves_if_it_is_given(tmp_path: Path) -> None:
     assert found(one) == [(TEAM, None)]
     assert found(one, two) == [(TEAM, DIRECT), (DIRECT, None)]
     assert found(one, against=str(team_of(two, DIRECT))) == [(TEAM, DIRECT)]
-
-
-def test_a_damaged_run_beside_is_passed_over(tmp_path: Path) -> None:
-    made = runs(tmp_path)
-    (team_of(made, DIRECT) / "manifest.json").write_text("{")
-    assert found(team_of(made)) == [(TEAM, None)]
-    with pytest.raises(RunFolderError, match=r"manifest\.json"):
-        found(made)
 
 
 def test_against_an_unknown_run(tmp_path: Path) -> None:
@@ -101,9 +74,3 @@ def test_runs_without_rankings_are_left_out(tmp_path: Path) -> None:
     assert sentence.endswith("MC_new: nothing has been ranked yet, so it is left out")
     with pytest.raises(RunFolderError, match="nothing has been ranked yet; run the same"):
         find_sources([team_of(made, "MC: new")])
-
-
-def test_runs_with_one_label_are_told_apart(tmp_path: Path) -> None:
-    one, two = runs(tmp_path / "one"), runs(tmp_path / "two")
-    teams = [(f"{TEAM} (one)", DIRECT), (f"{TEAM} (two)", DIRECT)]
-    assert [each for each in found(one, two) if each[1]] == teams

@@ -17,7 +17,6 @@ from beir_eval.experiment.run_folder import (
     find_runs,
 )
 from beir_eval.report.build import build_report
-from beir_eval.report.warnings import warnings
 from tests.support.report_runs import (
     DIRECT,
     ONE,
@@ -126,26 +125,9 @@ def test_comparisons_with_the_suites_baseline_are_one_family(tmp_path: Path) -> 
     # Holm, two comparisons: the smaller p twice. The other: d = 0.2, -0.2, ...: mean 0, p 1.
     assert two.p_adjusted == pytest.approx(2 * 0.01722, abs=2e-5)
     assert first.p_value == pytest.approx(1.0, abs=1e-12)
-    assert report.correction == "holm"
-    plain = cell_of(only(report_on(tmp_path, correction="none")), TWO).comparison
-    assert plain is not None
-    assert plain.p_adjusted == plain.p_value
     # DIRECT: mean 0.3, sd sqrt(0.14 / 5), t(5, 0.975) = 2.570582: 0.3 +- 0.175604.
     ends = cell_of(section, DIRECT).interval
     assert (ends.low, ends.high) == pytest.approx((0.124396, 0.475604), abs=1e-6)
-    assert cell_of(only(report_on(tmp_path, level=0.99)), DIRECT).interval.high > ends.high
-
-
-def test_two_queries_make_no_verdict(tmp_path: Path) -> None:
-    made(tmp_path, labels=[DIRECT, TWO], queries=2)
-    for label, values in {DIRECT: [0.4, 0.4], TWO: [0.6, 0.6]}.items():
-        set_values(tmp_path, "scifact", label, values)
-    report = report_on(tmp_path)
-    cell = cell_of(only(report), TWO)
-    assert cell.comparison is not None
-    assert (cell.comparison.p_value, cell.comparison.decision, cell.signs) == (None, "", "")
-    (said,) = (each for each in warnings(report) if each.sentence.startswith(TWO))
-    assert (said.kind, "not tested" in said.sentence) == ("warn", True)
 
 
 def test_baseline_is_the_one_asked_for_where_a_section_has_it(tmp_path: Path) -> None:
@@ -211,7 +193,7 @@ def test_another_measure_is_computed_from_the_runs(tmp_path: Path) -> None:
         assert cell_of(section, label).value == pytest.approx(sum(hits) / 3, abs=1e-12)
     # The paper's numbers are of nDCG@10.
     assert all(cell.paper is None for row in section.rows for cell in row.cells if cell)
-    assert cell_of(section, DIRECT).metrics.means.keys() >= {"nDCG@10", "P@1", "Judged@1"}
+    assert cell_of(section, DIRECT).judged is not None
 
 
 def test_measures_that_do_not_exist_or_do_not_fit_are_errors(tmp_path: Path) -> None:
@@ -244,18 +226,3 @@ def test_the_first_stage_has_its_name_where_that_tells_rows_apart(tmp_path: Path
     made(tmp_path / "b", labels=[BM25, DIRECT])
     section = only(report_on(tmp_path / "b"))
     assert [row.label for row in section.rows] == [FIRST_STAGE, BM25, DIRECT]
-
-
-def test_a_run_without_a_label_has_the_name_of_the_paper(tmp_path: Path) -> None:
-    made(tmp_path, suite=no_suite, labels=["direct", "mcranker", "mine"])
-    for ranker in ("direct", "mcranker"):
-        manifest = folder_of(tmp_path, "scifact", ranker) / "manifest.json"
-        change(manifest, RunManifest, ranker=ranker, config={"scale": 10})
-    report = report_on(tmp_path, baseline="direct")
-    assert [row.label for row in only(report).rows] == [BM25, DIRECT, "MCRanker", "mine"]
-    assert only(report).baseline == DIRECT
-    assert report_on(tmp_path, baseline=DIRECT) == report
-    # With labels for answers, the highest score is another: No is 0, Yes is 1.
-    manifest = folder_of(tmp_path, "scifact", "direct") / "manifest.json"
-    change(manifest, RunManifest, config={"scale": 10, "labels": ["No", "Yes"]})
-    assert only(report_on(tmp_path)).rows[1].label == "DIRECT(0,1)"

@@ -19,11 +19,9 @@ from beir_eval.experiment.run_folder import (
     SuiteNote,
 )
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
-from beir_eval.report import numbers
-from beir_eval.report.as_json import render_json
-from beir_eval.report.html import render_html
-from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
-from beir_eval.report.texts import render_latex, render_markdown
+from beir_eval.report import tables as numbers
+from beir_eval.report.forms import render_html, render_json, render_latex, render_markdown
+from beir_eval.report.tables import MISSING_SIGN, TIES_SIGN
 from beir_eval.report.warnings import warnings
 from mcranker import ChatRequest, ScriptedChat
 from tests.support.beir_folder import GRADES, write_folder
@@ -36,9 +34,7 @@ QG = "QG (FLAN PaLM2 S)"
 
 def figure_of(out: Path) -> list[tuple[str, list[float | str]]]:
     figure = only(report_on(out)).figure
-    return (
-        [(name, [point.x for point in points]) for name, points in figure.lines] if figure else []
-    )
+    return [(name, [x for x, _ in points]) for name, points in figure.lines] if figure else []
 
 
 def test_figures_are_of_the_suite(tmp_path: Path) -> None:
@@ -61,9 +57,7 @@ def test_figures_are_of_the_suite(tmp_path: Path) -> None:
     set_values(lines, "touche", "c", [0.5] * 4)
     section = only(report_on(lines))
     assert section.figure is not None
-    point = section.figure.lines[0][1][2]
-    assert point.value == pytest.approx(0.5, abs=1e-15)
-    assert point.interval == cell_of(section, "c").interval
+    assert section.figure.lines[0][1][2][1] is cell_of(section, "c").values
     assert "best at 2" in section.figure.paper
     made(tmp_path / "one", labels=["a", "b", "c", "d"], suite=series)
     assert figure_of(tmp_path / "one") == [("small", [0.0, 1.0]), ("large", [0.0, 1.0])]
@@ -91,15 +85,6 @@ def test_notes_name_the_models_and_that_a_program_answers(tmp_path: Path) -> Non
     assert not any("by a program" in note for note in section.notes)
 
 
-def test_notes_say_which_settings_make_a_score_another(tmp_path: Path) -> None:
-    made(tmp_path)
-    path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
-    change(path, RunManifest, config={"first_stage_weight": 0.3})
-    section = only(report_on(tmp_path))
-    said = f"The first stage's score has a share of 0.3 in the final ones of {TWO}."
-    assert said in section.notes
-
-
 def test_notes_warn_where_less_was_ranked_than_in_the_paper(tmp_path: Path) -> None:
     made(tmp_path, datasets=["touche", "mini"], queries=49, passages=1)
     section = only(report_on(tmp_path))
@@ -117,7 +102,6 @@ def test_notes_warn_where_less_was_ranked_than_in_the_paper(tmp_path: Path) -> N
         (0.49, 0.4, True),  # 9 of 20 points are left
         (0.51, 0.4, False),  # 11 of them
         (0.6, 0.55, True),  # the baseline's ties, which the first stage had made worse
-        (0.6, 0.4, False),
     ],
 )
 def test_notes_tell_who_leads_by_ties(
@@ -162,7 +146,7 @@ def test_failed_queries_count_by_what_they_could_change(tmp_path: Path) -> None:
         assert (low, high) == pytest.approx((cell.value, (cell.value or 0) + failing / 20))
         assert cell.rank == (1 if sure else 0)
         found = [each.sentence for each in warnings(report)]
-        assert any(each.startswith("What is missing could change these means") for each in found)
+        assert any("; the mean lies between" in each for each in found)
         ends = f"{numbers.interval(low, high)} by what is missing"
         for text in (render_markdown(report), render_latex(report), render_html(report)):
             assert ends in text
@@ -203,16 +187,15 @@ def test_judgements_of_a_model_are_said_in_every_form(tmp_path: Path) -> None:
     change(path, RunManifest, models={"scoring": "openai:other"})
     report = report_on(out)
     section = only(report)
-    judged = "The judgements on scifact were made by a model, openai:j, not by people."
-    own = f"{DIRECT}: judged by the model that they are made with, openai:j."
+    judged = f"BM25 on scifact, {TWO} on scifact: judged by a model, openai:j, and not by people."
+    own = f"{DIRECT} on scifact: judged by a model, openai:j, which is also the system's, and not"
     found = {each.sentence: each.kind for each in warnings(report)}
-    assert (found[judged], found[own]) == ("warn", "bad")
+    assert (found[judged], found[f"{own} by people."]) == ("warn", "bad")
     assert [cell_of(section, each, 1).values.own for each in (DIRECT, TWO)] == [True, False]
     # People's grades and a model's are in no average.
     assert not section.averaged
     for text in (render_markdown(report), render_latex(report), render_html(report)):
-        assert judged in html.unescape(text)
-        assert own in html.unescape(text)
+        assert html.unescape(text).count("judged by a model, openai:j") >= 2
         assert "Judged by a model, openai:j, not by people." in text
     flaws = json.loads(render_json(report))["sections"][0]["rows"][1]["cells"][1]["values"]["flaws"]
     assert any(each["kind"] == "own model" for each in flaws)
@@ -224,7 +207,7 @@ def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:
     section = only(report_on(tmp_path))
     assert len(section.columns) == 2
     assert not section.averaged
-    assert any(note.startswith("No averages: scifact is here") for note in section.notes)
+    assert any(note.endswith("queries or settings: scifact.") for note in section.notes)
     assert "| average" not in render_markdown(report_on(tmp_path))
     assert not any("No averages" in note for note in only(report_on(tmp_path / "a")).notes)
     assert section.measured == "nDCG@10 (fewer passages ranked: 5)"
@@ -266,26 +249,9 @@ def test_reports_name_the_server_and_do_not_price_a_stand_in(
     section = only(report)
     models = row_of(section, DIRECT).models
     assert models == "openai:gpt-5-mini" + (" at judge.example" if host else "")
-    taken = cell_of(section, DIRECT).metrics.taken
-    assert taken is not None
-    assert (taken.cost is None) is host
-    assert (
-        any(note.startswith("Answers came from judge.example,") for note in section.notes) is host
-    )
+    metrics = cell_of(section, DIRECT).metrics
+    assert metrics is not None
+    assert metrics.taken is not None
+    assert (metrics.taken.cost is None) is host
+    assert any(note.endswith("and not priced: judge.example.") for note in section.notes) is host
     assert "secret" not in render_markdown(report)
-    told = cell_of(only(report_on(tmp_path, provider_prices=True)), DIRECT).metrics.taken
-    assert told is not None
-    assert told.cost is not None
-
-
-def test_only_the_most_frequent_reasons_are_told_apart(tmp_path: Path) -> None:
-    made(tmp_path, labels=[DIRECT])
-    path = folder_of(tmp_path, "scifact", DIRECT) / "metrics.json"
-    failed = {f"q{number}": f"reason {min(number, 4)}" for number in range(7)}
-    change(path, Metrics, failed={**failed, "q7": "long " * 100})
-    notes = only(report_on(tmp_path)).notes
-    # 4 stands three times; then one each, by alphabet: "long ..." and reason 0; reasons 1 to 3.
-    # A reason is cut to 160 characters: 31 x 5, 2 and 3 dots.
-    long = f"{'long ' * 31}lo..."
-    said = f"Why queries failed: reason 4 (3); {long} (1); reason 0 (1); others (3)."
-    assert said in notes

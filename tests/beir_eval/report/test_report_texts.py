@@ -11,13 +11,11 @@ import pytest
 from markdown_it import MarkdownIt
 
 from beir_eval.experiment.run_folder import Metrics, Percentiles, RunCost, ScoreCounts, TieBounds
-from beir_eval.report import numbers, texts
-from beir_eval.report.as_json import render_json
-from beir_eval.report.html import render_html
-from beir_eval.report.numbers import NOTHING
-from beir_eval.report.texts import render_latex, render_markdown
+from beir_eval.report import forms as texts
+from beir_eval.report.forms import render_html, render_json, render_latex, render_markdown
+from beir_eval.report.tables import NOTHING
 from tests.support.report_runs import DIRECT, ONE, TWO, change, made, report_on
-from tests.support.run_folders import fig2, folder_of, make_run_folders, set_values
+from tests.support.run_folders import folder_of, make_run_folders, set_values
 
 NASTY = r"a_b*c|d & 100% #1 $x^2$ ~ <b>`{\cmd}` [y](z) \\"
 
@@ -66,7 +64,7 @@ def test_first_table_has_ours_and_the_papers_side_by_side(table: Path) -> None:
     ]
     assert (
         "‡ p \\< 0.01: differs from DIRECT(0,10) by a paired Student's t-test, "
-        "corrected for 6 comparisons (Holm), ties in random order." in text
+        "corrected for 6 tests (Holm), ties in random order." in text
     )
     assert (
         "hold the paper's numbers, not ours, divided by 100: MCRanker paper (arXiv 2404.11960)"
@@ -84,11 +82,11 @@ def titled(text: str) -> dict[str, list[list[str]]]:
 
 def test_effects(table: Path) -> None:
     found = titled(render_markdown(report_on(table)))
-    effects = found[r"Effect sizes: differences from DIRECT(0,10)"]
+    effects = next(rows for title, rows in found.items() if title.startswith("Differences"))
     # One on scifact: mean 0.05, sd 0.1 sqrt(8 x 0.25 / 7) = 0.05345; t(7): 2.3646 and 0.8960,
     # (2.3646 + 0.8960) x 0.05345 / sqrt(8) = 0.0616. One on touche is DIRECT itself.
-    assert effects[6] == [ONE, "scifact", "0.94", "0.062"]
-    assert effects[5][2:] == [NOTHING, "0.000"]
+    assert (effects[6][:2], effects[6][-2:]) == ([ONE, "scifact"], ["0.94", "0.062"])
+    assert effects[5][-2:] == [NOTHING, "0.000"]
 
 
 def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: Path) -> None:
@@ -157,28 +155,12 @@ def test_every_form_says_first_who_judged(tmp_path: Path, *, weak: bool) -> None
         assert not any("too small to follow" in text for text in (*texts, str(data)))
 
 
-def test_figures_stand_as_tables_and_as_files_where_there_are_some(tmp_path: Path) -> None:
-    made(tmp_path, labels=["a", "b"], suite=fig2)
-    report = report_on(tmp_path)
-    text = render_markdown(report)
-    assert "](" not in text
-    values = titled(text)["Number of recruits"]
-    assert values[0] == ["line", "recruits", "queries", "nDCG@10, ties by lot", "95% interval"]
-    assert [row[:2] for row in values[1:]] == [["scifact", "1"], ["scifact", "2"]]
-    assert "The paper's figure, in words: number of recruits: best at 2, then drops." in text
-    with_file = render_markdown(report, figures={"fig2": "fig2.svg"})
-    assert "![Number of recruits](<fig2.svg>)" in with_file
-    tex = render_latex(report, figures={"fig2": "fig2.svg"})
-    assert r"\includesvg[width=\linewidth]{fig2.svg}" in tex
-    assert r"\includesvg" not in render_latex(report)
-
-
 def test_markdown_shows_labels_as_they_are(tmp_path: Path) -> None:
     made(tmp_path, labels=[DIRECT, "x"])
     path = folder_of(tmp_path, "scifact", "x") / "manifest.json"
     path.write_text(path.read_text().replace('"label": "x"', f'"label": {json.dumps(NASTY)}'))
     tables = tables_of(render_markdown(report_on(tmp_path)))
-    assert len(tables) == 8
+    assert len(tables) == 7
     assert all(any(NASTY in row for row in each) for each in tables)
 
 
@@ -217,7 +199,7 @@ def test_latex_tables_are_booktabs_and_every_row_is_complete(table: Path) -> Non
 def test_json_has_everything_and_values_by_query_when_asked(table: Path) -> None:
     report = report_on(table)
     plain = json.loads(render_json(report))
-    assert list(plain) == [*("version", "warnings", "measure", "correction", "level", "sections")]
+    assert {*plain} == {"version", "warnings", "measure", "sections"}
     (section,) = plain["sections"]
     two = next(row for row in section["rows"] if row["label"] == TWO)
     cell = two["cells"][1]
@@ -246,23 +228,3 @@ def test_the_same_folders_make_the_same_bytes_wherever_they_lie(tmp_path: Path) 
         )
     assert forms[0] == forms[1]
     assert all(str(tmp_path) not in text for text in forms[0])
-
-
-def test_numbers_as_text() -> None:
-    assert [numbers.measure_text(each) for each in (0.67891, 1.0, 0.0, -0.0, None)] == [
-        *("0.679", "1.000", "0.000", "0.000", NOTHING)
-    ]
-    signed = [numbers.gain_text(each) for each in (0.012, -0.0045, -0.00001, 0.0, None)]
-    assert signed == ["+0.012", "\N{MINUS SIGN}0.004", "0.000", "0.000", NOTHING]
-    assert numbers.interval(-0.01, 0.02, signed=True) == "\N{MINUS SIGN}0.010 to +0.020"
-    assert numbers.interval(0.5, 0.625) == "0.500 to 0.625"
-    assert [numbers.p_text(each) for each in (0.0, 0.00099, 0.001, 0.0321, 1.0, None)] == [
-        *("<0.001", "<0.001", "0.001", "0.032", "1.000", NOTHING)
-    ]
-    assert [numbers.mark(each) for each in (0.0099, 0.01, 0.0499, 0.05, None)] == [
-        *("‡", "†", "†", "", "")
-    ]
-    assert [numbers.rate(*each) for each in ((0, 0), (0, 9), (1, 10**5), (15, 1000), (5, 5))] == [
-        *(NOTHING, "0.0%", "<0.1%", "1.5%", "100.0%")
-    ]
-    assert numbers.rate(99_999, 100_000) == ">99.9%"

@@ -17,7 +17,7 @@ from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
-from beir_eval.report.texts import render_markdown
+from beir_eval.report.forms import render_markdown
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
 from tests.support.beir_folder import write_folder
 from tests.support.comparing import shown_in
@@ -67,6 +67,7 @@ def test_the_same_score_for_everything_is_worth_the_same_to_every_ensemble(tmp_p
     assert ranks.comparison is not None
     assert ranks.comparison.p_value is None
     assert ranks.comparison.ties == 4
+    assert ranks.metrics is not None
     assert ranks.metrics.ties[MEASURE].worst < ranks.honest < ranks.metrics.ties[MEASURE].best
     said = render_markdown(report_on(tmp_path / "out", baseline="sum"))
     assert "| tiny (n = 4) | tiny, ties by lot |" in said
@@ -89,6 +90,7 @@ def test_a_measure_that_the_folder_lacks_gets_its_ties_too(tmp_path: Path) -> No
     folder = write_folder(tmp_path / "tiny")
     run_with_ordinal_ranks(folder, plan(tmp_path / "out", by_chance()))
     other = cell_of(only(report_on(tmp_path / "out", measure="P@3")), "ranks")
+    assert other.metrics is not None
     assert other.metrics.ties["P@3"].worst <= other.honest <= other.metrics.ties["P@3"].best
     assert other.metrics.ties["P@3"].worst < other.metrics.ties["P@3"].best
 
@@ -132,11 +134,12 @@ def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(
         f"with ties drawn by lot, its mean is {ties:.4f} and not {value:.4f}; the test goes by "
         "that, queries are shown as ranked"
     )
-    assert compared.notes == [
+    notes = [each.partition("; the mean lies")[0] for each in compared.notes]
+    assert notes[:4] == [
         f"A: {owed}.",
         "B: files were changed after the run: metrics.json.",
         f"B: {owed}.",
-        "B: 30 of its 1,200 scores are missing, and the values imputed for them count.",
+        "B: 30 of 1,200 scores are missing (2.5%).",
     ]
     # Both are the first stage's order, by lot as well: nothing differs.
     assert compared.figures["test"]["p_value"] is None

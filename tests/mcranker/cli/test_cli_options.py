@@ -46,7 +46,6 @@ def test_a_repeated_key_makes_a_list_where_the_option_is_one(models: Connected) 
         "-o", "require=Vet, retired", "-o", "require=Nurse", "-o", "seed=1", "-o", "seed=2"
     )
     assert (names["require"], names["seed"]) == (["Vet, retired", "Nurse"], 2)
-    assert config("-o", "forbid=a,b")["forbid"] == ["a,b"]
 
 
 def test_a_file_holds_options_and_the_command_line_wins(models: Connected, tmp_path: Path) -> None:
@@ -90,8 +89,8 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
         (("-o", "format=xml"), "Input should be 'jsonl', 'json', 'csv', 'tsv' or 'text'"),
         (("--top-n", "3"), "there is no --top-n; give it as -o top_n=VALUE"),
         (
-            ("--no-batch-criteria",),
-            "there is no --no-batch-criteria; give it as -o batch_criteria=VALUE",
+            ("--no-single-quotes",),
+            "there is no --no-single-quotes; give it as -o single_quotes=VALUE",
         ),
         (("--ranker", "rankgtp"), "did you mean 'rankgpt'?"),
         (("--config", "gone.toml"), "gone.toml: cannot be read"),

@@ -9,7 +9,7 @@ import pytest
 
 from mcranker import ChatRequest, DirectRanker, MCRanker, Ranking, ScriptedChat
 from mcranker.errors import UnsupportedCapability
-from mcranker.llm.local.llama_local import LocalChat, beginning
+from mcranker.llm.local.llama_local import beginning
 from tests.support.scripted import RECRUITS, RUBRIC
 
 DOCS = ["one two three four", "five", "one two three four", "six seven eight"]
@@ -77,19 +77,3 @@ def test_the_beginning_that_tokens_write(
     text: str, pieces: list[str | list[int]], expected: str
 ) -> None:
     assert beginning(text, pieces) == expected
-
-
-@pytest.mark.local_model
-@pytest.mark.anyio
-async def test_a_local_models_tokens() -> None:
-    chat = LocalChat("smollm2-135m")
-    try:
-        text = "Masks filter naïve aerosols, 95% of them 👩🏽‍🔬."
-        whole = await chat.cut(text, 1000)
-        parts = [await chat.cut(text, tokens) for tokens in range(1, 8)]
-    finally:
-        await chat.aclose()
-    assert whole == text
-    assert all(text.startswith(part) for part in parts)
-    assert parts[0] == "M" or parts[0].startswith("Mask")
-    assert [len(part) for part in parts] == sorted({len(part) for part in parts})

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcranker import ChatRequest, MCRanker, MissingScoreError, ReplyError, ScriptedChat
 from tests.support.scripted import RUBRIC, scripted
@@ -71,34 +69,6 @@ def test_missing_policies() -> None:
         first(missing_policy="fail")
 
 
-reply_texts = st.one_of(
-    st.text(max_size=80),
-    st.integers(-3, 14).map(lambda value: json.dumps({"Score": value})),
-    st.integers(0, 10).map(str),
-    st.sampled_from(
-        ["", "{", '{"Score":', '{"Score": 1', "null", '[{"Score": 3}]', "\x00", "{}{}"]
-    ),
-)
-
-
-@given(replies=st.dictionaries(st.sampled_from(list(DOCS)), reply_texts), good=st.integers(0, 10))
-def test_any_reply_neither_crashes_nor_shifts_another_passages_score(
-    replies: dict[str, str], good: int
-) -> None:
-    def score(request: ChatRequest) -> str:
-        return replies.get(request.tag.doc_id, json.dumps({"Score": good}))
-
-    with MCRanker(team_size=2, model=scripted(score)) as ranker:
-        ranking = ranker.rank("q", DOCS)
-    assert sorted(ranking.ids) == sorted(DOCS)
-    for hit in ranking:
-        if hit.doc_id not in replies:
-            assert set(hit.scores.values()) == {float(good)}
-        for persona, value in hit.scores.items():
-            assert (value is None) == (persona in hit.missing)
-            assert value is None or 0 <= value <= 10
-
-
 class Naming:
     """A model whose recruiter names these, one list after the other, and the last for ever."""
 
@@ -138,13 +108,6 @@ def test_a_team_that_stays_short_is_told(caplog: pytest.LogCaptureFixture) -> No
     assert ranking.unfilled == 1
     assert "1 recruits too few" in repr(ranking)
     assert "asked for 2 recruits, got 1" in caplog.text
-
-
-def test_without_asking_again_nobody_is_asked_again() -> None:
-    naming = Naming(["Nurse"], ["Teacher"])
-    with MCRanker(model=naming.model, ledger=None, repair_attempts=0) as ranker:
-        assert ranker.rank("masks", ["a", "b"]).unfilled == 1
-    assert len(naming.asked) == 1
 
 
 @pytest.mark.parametrize("kept", [True, False])

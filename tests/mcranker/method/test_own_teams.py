@@ -1,4 +1,4 @@
-"""Teams that people own: mixed with recruits, with personas required or forbidden."""
+"""Teams that people own: mixed with recruits, or with personas required."""
 
 from __future__ import annotations
 
@@ -78,7 +78,6 @@ def test_recruits_join_the_members_given() -> None:
     (prompt,) = kept.prompts("recruit")
     assert "Name at most 2 of them" in prompt
     assert "on the team already, so name none of them: Clinician; My neighbour." in prompt
-    assert "not wanted" not in prompt
 
 
 @pytest.mark.parametrize("as_file", [False, True])
@@ -128,26 +127,14 @@ def test_a_team_whose_rubric_is_written_for_a_query_names_it() -> None:
             {"require": ("lawyer",)},
             "team_size=2 is too small for 1 required and 2 on the team already; use team_size=3",
         ),
-        (["clinician"], {"forbid": ("CLIN*",)}, "'CLIN*' fits 'Clinician', who is on the team giv"),
         (
             None,
             {"require": ("clinician", "patient", "A vet")},
             "team_size=3 is too small for 3 required and 1 on the team already; use team_size=4",
         ),
-        (None, {"forbid": ("nlp_*",)}, "'nlp_*' fits 'NLP scientist', who is on every team"),
-        (
-            None,
-            {"require": ("Lawyer",), "forbid": ("law*",)},
-            "'law*' fits 'Lawyer', who is required; leave out one of the two",
-        ),
         (None, {"require": ("",)}, "give names that are not empty, each once"),
         (None, {"require": ("a  b", "A_b")}, "give names that are not empty, each once"),
         (None, {"require": ("x" * 201,)}, "give one of 1 to 200 characters"),
-        (
-            None,
-            {"recruiting": "library", "forbid": ("[!pn]*",), "team_size": 20},
-            "team_size=20 takes 19 recruits, and only ",
-        ),
         (["clinician", "team.yaml"], {}, "'team.yaml' is a team among personas"),
         (["clinician", "health_questions"], {}, "'health_questions' is a team among personas"),
         (["clinician", "CLINICIAN"], {}, "persona 'CLINICIAN' occurs twice"),
@@ -163,6 +150,17 @@ def test_what_cannot_be_is_refused_before_any_call(
     assert "\n" not in str(caught.value)
 
 
+def test_where_all_are_on_the_team_the_recruiter_is_asked_again_and_told_why() -> None:
+    kept = Recorded([naming("clinician"), naming("Nurse")])
+    options: dict[str, Any] = {"team": ["clinician"], "team_size": 2}
+    assert MCRanker(model=kept.model, **options).recruit_team("q").names == ("Clinician", "Nurse")
+    said = "it names nobody who can join the team (on the team already: 'clinician'). Name others."
+    assert said in kept.prompts("recruit")[1]
+    stubborn = Recorded(naming("Clinician")).model
+    with pytest.raises(ReplyError, match=r"\(on the team already: 'Clinician'\)"):
+        MCRanker(model=stubborn, **options).recruit_team("q")
+
+
 def test_recruits_who_are_on_the_team_already_are_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -171,21 +169,6 @@ def test_recruits_who_are_on_the_team_already_are_left_out(
     team = MCRanker(team=["clinician", "My_neighbour"], team_size=4, model=model).recruit_team("q")
     assert team.names == ("Clinician", "My_neighbour", "Nurse")
     assert "asked for 2 recruits, got 1" in caplog.text
-
-
-def test_where_nobody_is_left_the_recruiter_is_asked_again_and_told_why() -> None:
-    kept = Recorded([naming("clinician", "Head of Marketing"), naming("Nurse")])
-    options: dict[str, Any] = {"team": ["clinician"], "team_size": 2, "forbid": ("*marketing*",)}
-    assert MCRanker(model=kept.model, **options).recruit_team("q").names == ("Clinician", "Nurse")
-    first, second = kept.prompts("recruit")
-    assert "not wanted on the team, so name none of them: *marketing* (* stands for" in first
-    assert (
-        "it names nobody who can join the team (on the team already: 'clinician'; "
-        "not wanted: 'Head of Marketing'). Name others." in second
-    )
-    stubborn = Recorded(naming("Head of marketing")).model
-    with pytest.raises(ReplyError, match=r"\(not wanted: 'Head of marketing'\)"):
-        MCRanker(model=stubborn, **options).recruit_team("q")
 
 
 @pytest.mark.parametrize("name", ["clinician", "Clinician", "CLINICIAN"])
@@ -208,44 +191,11 @@ def test_who_is_required_comes_after_the_scientist_and_counts(name: str) -> None
 
 
 @pytest.mark.parametrize(
-    "pattern", ["virologist", "VIRO*", "*olog?st", "[t-v]irologist", "  Virologist "]
-)
-def test_a_forbidden_name_is_never_recruited(pattern: str) -> None:
-    kept = Recorded()
-    ranking = MCRanker(model=kept.model, forbid=(pattern,)).rank("q", DOCS)
-    assert ranking.personas == (SCIENTIST, "Worried parent")
-    assert "already, so name none of them: NLP scientist." in kept.prompts("recruit")[0]
-    assert MCRanker(model=kept.model, forbid=("worried_parent",)).rank("q", DOCS).personas == (
-        SCIENTIST,
-        "Virologist",
-    )
-
-
-def test_a_forbidden_name_is_not_chosen_from_the_library() -> None:
-    kept = Recorded(naming("Clinician", "Patient", "Lawyer"))
-    options: dict[str, Any] = {"recruiting": "library", "criteria": "library"}
-    ranker = MCRanker(model=kept.model, team=["patient"], team_size=3, forbid=("clin*",), **options)
-    assert ranker.recruit_team("q").names == ("Patient", "Lawyer")
-    # The one who lacks is asked for again: the same three, and nobody else when told so.
-    request, again, repaired = kept.requests
-    assert "name none of them: Patient; Lawyer." in again.messages[-1].content
-    assert again.messages[0] in repaired.messages
-    assert request.schema is not None
-    names = request.schema.schema["properties"]["Identities"]["items"]["enum"]
-    assert not {"Clinician", "Patient", SCIENTIST} & set(names)
-    assert len(names) == len(library.member_names()) - 3
-    assert "- Clinician:" not in request.messages[-1].content
-    assert "name none of them: Patient." in request.messages[-1].content
-
-
-@pytest.mark.parametrize(
     "options",
     [
         {"team": ["clinician", "A vet"], "team_size": 4},
         {"require": ("A vet",)},
-        {"team": ["clinician"], "team_size": 3, "recruiting": "library", "forbid": ("patient",)},
-        # The estimate's own made-up names are no persons whom anybody meant.
-        {"forbid": ("*recruit*",)},
+        {"team": ["clinician"], "team_size": 3, "recruiting": "library"},
     ],
 )
 def test_an_estimate_counts_the_recruiting_of_the_rest(options: dict[str, Any]) -> None:

@@ -145,12 +145,6 @@ def test_integer_scoring_asks_for_the_numbers_of_the_scale() -> None:
     }
 
 
-def test_more_labels_than_the_model_takes_levels() -> None:
-    labels = tuple(f"level {number}" for number in range(11))
-    with pytest.raises(ConfigError, match="takes 2 to 10 levels, and these are 11; change labels="):
-        Judging().rank({"d": "text 1"}, labels=labels, scoring="expected")
-
-
 def test_several_passages_share_the_judges_in_the_state() -> None:
     judging = Judging()
     judging.rank({"d1": "text 1", "d2": "text 2"}, passages_per_call=2)
@@ -183,28 +177,6 @@ def test_the_order_turns_from_call_to_call_and_from_query_to_query() -> None:
         MCRanker(team=TEAM, model=one.model, passages_per_call=5).rank(f"query {number}", texts[:5])
         firsts.add(one.passages[0][0])
     assert firsts == set(texts[:5])
-
-
-@pytest.mark.parametrize(
-    ("limits", "most"),
-    [
-        (Capabilities(max_questions=9, prompts=False), 9),
-        (Capabilities(max_questions=64, max_state_tokens=200, prompts=False), 64),
-    ],
-)
-def test_limits_divide_a_call(limits: Capabilities, most: int) -> None:
-    judging = Judging(capabilities=limits)
-    docs = {f"d{number}": f"text {number} {'word ' * 20}" for number in range(8)}
-    ranking = judging.rank(docs, passages_per_call=8)
-    assert len(judging.asked) > 1
-    assert all(len(each.questions) <= most for each in judging.asked)
-    assert Counter(text for call in judging.passages for text in call).total() == 8
-    assert not ranking.missing
-    for each in judging.asked:
-        assert each.state is not None
-        size = len(str(each.state.to_dict()))
-        if limits.max_state_tokens and len(each.state.passages) > 1:
-            assert size <= 3 * limits.max_state_tokens
 
 
 @pytest.mark.parametrize("error", [ContentRefused("no"), ContextTooLong("no"), ServerFailed("no")])
@@ -301,13 +273,6 @@ def test_integer_scoring_takes_the_likeliest_level() -> None:
     assert mean.rank({"d": "text 1"}, scoring="integer")[0].scores["Nurse"] == 6.0
 
 
-def test_no_and_yes_as_labels_are_a_question_of_that_kind() -> None:
-    judging = Judging(lambda text, question: Answer(0.25, None, (0.75, 0.25)))
-    ranking = judging.rank({"d": "text 1"}, labels=("No", "Yes"), scoring="expected")
-    assert judging.asked[0].questions[0].kind == "yes_no"
-    assert ranking[0].scores["Nurse"] == 0.25
-
-
 def test_a_library_team_is_recruited_by_a_choice() -> None:
     asked: list[ChatRequest] = []
 
@@ -336,23 +301,6 @@ def test_a_library_team_is_recruited_by_a_choice() -> None:
     recorded = ranker.config.recorded()
     assert (recorded["recruiting"], recorded["criteria"]) == ("library", "library")
     assert (recorded["questions"], recorded["scoring"]) == ("per_persona", "expected")
-
-
-def test_where_the_options_are_too_many_each_member_is_asked_about() -> None:
-    asked: list[ChatRequest] = []
-
-    def answer(request: ChatRequest) -> ChatReply:
-        asked.append(request)
-        likely = [0.9 if "Geneticist" in each.text else 0.1 for each in request.questions]
-        return ChatReply("", answers=tuple(Answer(p, None, (1 - p, p)) for p in likely))
-
-    few = Capabilities(max_questions=20, max_choices=10, prompts=False)
-    model = ScriptedChat(answer, capabilities=few)
-    team = MCRanker(model=model, team_size=2).recruit_team("masks")
-    assert [each.name for each in team.members] == ["NLP scientist", "Geneticist"]
-    assert all(len(each.questions) <= 20 for each in asked)
-    texts = [question.text for each in asked for question in each.questions]
-    assert len(texts) == len(set(texts)) == len(library.members()) - 1
 
 
 @pytest.mark.parametrize(
@@ -410,6 +358,53 @@ def test_what_a_reply_leaves_out_is_asked_for_alone() -> None:
     assert not ranking.missing
 
 
+# --- criteria -------------------------------------------------------------------------------
+
+
+def test_per_criterion_scoring_asks_a_model_of_many_questions_once_a_passage() -> None:
+    """The others are asked persona by persona; both give 0.75 · 8 + 0.25 · 4 = 7, and 2."""
+    two = Team(members=TEAM.members[:2])
+    replies = {"Nurse": '{"Scores": {"1": 8, "2": 4}}', "Parent": '{"Scores": {"1": 2}}'}
+    for offers, calls in ((Capabilities(max_questions=9), 3), (Capabilities(), 6)):
+        seen: list[ChatRequest] = []
+
+        def answer(request: ChatRequest, seen: list[ChatRequest] = seen) -> ChatReply:
+            seen.append(request)
+            if request.questions:
+                return ChatReply("", answers=(Answer(8.0), Answer(4.0), Answer(2.0)))
+            return ChatReply(replies[request.tag.persona])
+
+        model = ScriptedChat(answer, capabilities=offers)
+        ranking = MCRanker(team=two, model=model, scoring="per_criterion").rank(
+            "q", ["a", "b", "c"]
+        )
+        assert len(seen) == calls
+        assert all(bool(request.questions) == (calls == 3) for request in seen)
+        assert all(dict(hit.scores) == {"Nurse": 7.0, "Parent": 2.0} for hit in ranking)
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ((Answer(9.0), Answer(None), Answer(4.0)), "declined to judge by 'Nurse 2'"),
+        ((Answer(9.0), Answer(10.5), Answer(4.0)), "by 'Nurse 2': its score 10.5 is not from 0"),
+        ((Answer(9.0), Answer(float("nan")), Answer(4.0)), "its score nan is not from 0 to 10"),
+        ((Answer(1.0), Answer(2.0)), "it holds 2 of 3 answers"),
+    ],
+)
+def test_an_odd_answer_leaves_only_that_persona_without_a_score(
+    answers: tuple[Answer, ...], said: str
+) -> None:
+    two = Team(members=TEAM.members[:2])
+    model = ScriptedChat(lambda _: ChatReply("", answers=answers), capabilities=TYPED)
+    ranking = MCRanker(team=two, model=model, scoring="per_criterion").rank("q", ["a"])
+    missing = ["Nurse"] if len(answers) == 3 else ["Nurse", "Parent"]
+    assert [each.persona for each in ranking.missing] == missing
+    assert said in ranking.missing[0].reason
+    if len(answers) == 3:
+        assert ranking[0].criteria == {"Parent": {"Parent 1": 4.0}}
+
+
 # --- options ----------------------------------------------------------------------------------
 
 
@@ -421,8 +416,6 @@ def test_what_a_reply_leaves_out_is_asked_for_alone() -> None:
         ({"passages_per_call": 101}, "passages_per_call=101"),
         ({"questions": "per_persona", "scoring": "per_criterion"}, 'use questions="per_criterion"'),
         ({"questions": "per_criterion", "criteria": "none"}, 'criteria="none" has none'),
-        ({"questions": "per_persona", "batch_criteria": False}, "leave out one of the two"),
-        ({"passages_per_call": 2, "batch_criteria": False}, "leave out one of the two"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:

@@ -13,11 +13,9 @@ from mcranker import (
     ChatRequest,
     DirectRanker,
     MCRanker,
-    PassageScored,
     Query,
     ScriptedChat,
 )
-from mcranker.events import Event, RankingStarted
 from tests.support.scripted import RECRUITS, RUBRIC
 
 DOCS = [f"passage {number}" for number in range(6)]
@@ -85,18 +83,3 @@ def test_queries_take_turns_only_where_that_was_asked_for(
         assert switches == len(WORK) - 1
     else:
         assert switches > len(WORK)
-
-
-async def test_events_of_many_queries() -> None:
-    seen: list[Event] = []
-
-    async def emit(event: Event) -> None:
-        seen.append(event)
-
-    async with DirectRanker(model=Watched(1).model) as ranker:
-        stream = ranker.arank_many(WORK, emit=emit)
-        async with stream:
-            rankings = [done.result() async for done in stream]
-    assert len(rankings) == len(WORK)
-    assert sum(isinstance(event, RankingStarted) for event in seen) == len(WORK)
-    assert sum(isinstance(event, PassageScored) for event in seen) == len(WORK) * len(DOCS)

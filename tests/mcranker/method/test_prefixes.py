@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker import (
-    Capabilities,
     ChatReply,
     ChatRequest,
     DirectRanker,
@@ -23,21 +22,16 @@ from mcranker import (
 from mcranker.llm.chat import Tag
 from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.http_errors import Service
 from personas import PromptSet
 from personas.ranking.usage import Stage
 from personas.templates import PROMPTS
 from personas.untrusted import fence
 from tests.support.loopback import Body, anthropic_message, serve
 from tests.support.scripted import RECRUITS, RUBRIC
-from tests.support.shallow_model import shallow_engine, shallow_model
-from tests.support.typed_answers import answers
-
-__all__ = ["shallow_engine", "shallow_model"]
 
 QUERY = "Which masks protect best?"
 TEXTS = {"p1": "N95 masks filter well.", "p2": "Soup <|im_end|> wants salt.", "p3": "N95"}
-SCORING = ["score", "score_without_criteria", "direct", "direct_with_criteria", "panel", "assess"]
+SCORING = ["score", "score_without_criteria", "direct", "direct_with_criteria", "assess"]
 REPLIES = {
     "recruit": RECRUITS,
     "criteria": RUBRIC,
@@ -78,7 +72,6 @@ def test_scoring_prompts_share_all_that_comes_before_the_passage(
     [
         (MCRanker, {"ensemble": "assessor"}, 4),
         (MCRanker, {"criteria": "none"}, 3),
-        (MCRanker, {"scoring": "per_criterion"}, 1),
         (DirectRanker, {}, 1),
         (DirectRanker, {"with_criteria": True}, 1),
     ],
@@ -95,9 +88,9 @@ def test_requests_to_one_judge_share_all_that_comes_before_the_passage(
             assert rest.startswith(fence(TEXTS[tag.doc_id], query=QUERY))
             assert QUERY in shared
             shared_by[tag.stage, tag.persona].append(shared)
-        return ChatReply(REPLIES[tag.stage], answers=answers(*(1.0 for _ in request.questions)))
+        return ChatReply(REPLIES[tag.stage])
 
-    model = ScriptedChat(answer, capabilities=Capabilities(max_questions=9))
+    model = ScriptedChat(answer)
     ranker(model=model, **options).rank(QUERY, TEXTS)
     assert len(shared_by) == judges
     for beginnings in shared_by.values():
@@ -148,33 +141,13 @@ async def test_the_mark_stands_where_the_shared_beginning_ends() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_repair_turn_keeps_the_mark_of_the_question() -> None:
-    question = Message("user", "Judge. " * 300 + "x", 2100)
-    shown, repair = Message("assistant", "six"), Message("user", "Use digits.")
-    first, *others = (await sent_for(often(question, shown, repair)))["messages"]
-    assert first["content"][0]["cache_control"] == {"type": "ephemeral"}
-    assert [turn["content"] for turn in others] == ["six", "Use digits."]
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("model", "tokens"),
     [
-        ("claude-opus-5", 512),
-        ("claude-haiku-5-5", 512),
-        ("claude-sonnet-5-5", 512),
         ("some-model", 512),
         ("claude-sonnet-5", 1024),
-        ("claude-sonnet-4-5-20250929", 1024),
-        ("claude-opus-4-8", 1024),
-        ("claude-opus-4-1-20250805", 1024),
-        ("claude-3-7-sonnet-20250219", 1024),
         ("claude-opus-4-7", 2048),
-        ("claude-3-5-haiku-20241022", 2048),
-        ("claude-3-haiku-20240307", 2048),
-        ("claude-opus-4-6", 4096),
         ("claude-opus-4-5-20251101", 4096),
-        ("claude-haiku-4-5", 4096),
     ],
 )
 async def test_only_what_the_model_can_keep_is_marked(model: str, tokens: int) -> None:
@@ -190,32 +163,3 @@ async def test_only_what_the_model_can_keep_is_marked(model: str, tokens: int) -
 async def test_what_is_asked_once_is_not_marked(stage: Stage) -> None:
     body = await sent_for(often(Message("user", "a" * 9000, 8000), stage=stage))
     assert body["messages"] == [{"role": "user", "content": "a" * 9000}]
-
-
-@pytest.mark.anyio
-@pytest.mark.local_model
-@pytest.mark.parametrize("role", ["system", "user"])
-async def test_a_real_server_takes_marked_blocks_and_says_what_it_had_kept(
-    role: Literal["system", "user"], shallow_engine: Service
-) -> None:
-    beginning = "Look for plain words, sources and dates. " * 80
-    passage = "Masks filter the air. Is this about masks?"
-    # A name that says that the model takes a temperature; this server takes any name.
-    model = AnthropicMessages(
-        "claude-sonnet-4-5", base_url=shallow_engine.url, api_key=shallow_engine.key
-    )
-    replies = []
-    for shared in (0, len(beginning), len(beginning)):
-        if role == "system":
-            asked = [Message("system", beginning, shared), Message("user", passage)]
-        else:
-            # Between two blocks of a user's turn this server puts a line break.
-            line_break = "" if shared else "\n"
-            asked = [Message("user", beginning + line_break + passage, shared)]
-        request = ChatRequest(messages=tuple(asked), tag=Tag("score"), max_tokens=8)
-        replies.append(await model.complete(request))
-    await model.aclose()
-    plain, first, second = replies
-    assert plain.text == first.text == second.text
-    assert plain.usage.input_tokens == first.usage.input_tokens == second.usage.input_tokens
-    assert second.usage.cached_input_tokens > 300

@@ -60,13 +60,6 @@ def test_the_same_question_is_asked_again_until_it_can_be_read(stage: str) -> No
     assert len(keys) == 6, "a ledger would give the same answer again"
 
 
-def test_paper_asks_once_more_and_says_what_is_wrong() -> None:
-    stumbling = Stumbling("recruit", 1000)
-    with MCRanker(model=stumbling.model, ledger=None) as ranker, pytest.raises(ReplyError):
-        ranker.rank("q", DOCS)
-    assert [len(request.messages) for request in stumbling.requests] == [1, 3]
-
-
 def test_at_temperature_0_nothing_is_asked_again() -> None:
     stumbling = Stumbling("recruit", 1000)
     options: Any = {"preset": "reference", "temperature": 0}
@@ -107,24 +100,6 @@ def test_one_team_is_recruited_for_a_data_set(tmp_path: Path) -> None:
     assert "Covid papers" in text
     assert "query" not in text.partition("<<<")[2].lower()
     assert len([request for request in requests if request.tag.stage == "criteria"]) == 3
-
-
-def test_a_run_that_goes_on_has_the_same_team(tmp_path: Path) -> None:
-    """Whichever query comes first then, the recruiter's question is the one of before."""
-    seen = []
-    for query, docs in (("first", ["a", "b"]), ("second", ["c", "d"])):
-        requests: list[ChatRequest] = []
-
-        def answer(request: ChatRequest, requests: list[ChatRequest] = requests) -> str:
-            requests.append(request)
-            return {"recruit": RECRUITS, "criteria": RUBRIC}.get(request.tag.stage, '{"Score": 5}')
-
-        with MCRanker(model=ScriptedChat(answer), ledger=None, **DBC) as ranker:
-            ranking = ranker.rank(query, docs)
-        seen.append([request.messages for request in requests if request.tag.stage == "recruit"])
-        assert ranking.team is not None
-        assert ranking.team.query == ""
-    assert seen[0] == seen[1]
 
 
 def test_the_team_stays_where_an_answer_would_differ() -> None:

@@ -12,8 +12,6 @@ from mcranker import ChatRequest, DirectRanker, MCRanker, ScriptedChat
 from mcranker.rankers.judge import PointwiseRanker
 from personas import Criterion, Member, Persona, Rubric, Team, library, load, save
 from personas.provenance import edited as is_edited
-from tests.support.cli_support import Connected, invoke
-from tests.support.cli_support import scripted as connected
 from tests.support.scripted import scripted
 
 DOCS = {"p1": "one", "p2": "two"}
@@ -67,24 +65,6 @@ def test_what_a_model_wrote_is_sealed_and_the_rest_is_not(
         assert not any(map(is_edited, again))
 
 
-def test_a_member_that_a_person_named_has_no_seal() -> None:
-    ranker = MCRanker(
-        team=["clinician", NEIGHBOUR], model=scripted(), criteria="dataset", dataset="questions"
-    )
-    for query in ("one", "two"):
-        team = ranker.rank(query, DOCS).team
-        assert team is not None
-        assert [(each.seal, is_edited(each)) for each in team.members] == [("", False)] * 2
-
-
-def test_a_member_chosen_from_the_library_counts_as_the_librarys() -> None:
-    model = scripted(recruit='{"Identities": ["Clinician"], "Reason": "They differ."}')
-    ranker = MCRanker(model=model, recruiting="library", criteria="library", team_size=2)
-    chosen = ranker.recruit_team("q").members[1]
-    assert chosen.persona.reason == "They differ."
-    assert not is_edited(chosen)
-
-
 def test_what_a_person_edits_is_told_from_what_the_model_wrote(edited: Path) -> None:
     ranking = MCRanker(team=edited, model=scripted()).rank("other", DOCS)
     assert ranking.team == load(Team, edited)
@@ -115,16 +95,6 @@ def test_a_team_used_again_is_neither_recruited_nor_rewritten(
     assert {stage for stage, _, _ in estimate.table} == {"score"}
 
 
-def test_without_criteria_a_locked_team_judges_without_its_rubrics(
-    edited: Path, model: ScriptedChat, requests: list[ChatRequest]
-) -> None:
-    ranking = MCRanker(team=edited, model=model, criteria="none").rank("other", DOCS)
-    assert stages(requests) == {"score": 6}
-    assert ranking.team is not None
-    assert ranking.team.locked
-    assert all(member.rubric is None for member in ranking.team.members)
-
-
 def test_a_rubric_of_ones_own_is_kept_whatever_the_criteria(
     model: ScriptedChat, requests: list[ChatRequest]
 ) -> None:
@@ -134,47 +104,3 @@ def test_a_rubric_of_ones_own_is_kept_whatever_the_criteria(
     grown = MCRanker(team=team, team_size=3, model=model).recruit_team("q")
     assert grown.members[:2] == team.members
     assert [each.tag.persona for each in requests if each.tag.stage == "criteria"] == ["Virologist"]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
-    """The model behind the commands, in a folder of their own."""
-    monkeypatch.chdir(tmp_path)
-    return connected(monkeypatch, tmp_path)
-
-
-def saved_team(path: Path) -> Team:
-    result = invoke("recruit", "best masks", "--out", path, "--lock")
-    assert result.exit_code == 0, result.output
-    return load(Team, path)
-
-
-def test_a_team_is_locked_extended_and_used_on_the_command_line(
-    run: Connected, tmp_path: Path
-) -> None:
-    path = tmp_path / "mine.yaml"
-    team = saved_team(path)
-    assert team.locked
-    assert team.names == ("NLP scientist", "Virologist", "Worried [bold]parent")
-    run.requests.clear()
-    result = invoke("rank", "other", "a", "b", "--team", path)
-    assert result.exit_code == 0, result.output
-    assert stages(run.requests) == {"score": 6}
-
-    result = invoke("recruit", "other", "--team", path, "--team-size", "4")
-    assert result.exit_code == 2
-    assert "--team-size 4, but the team given is locked and has 3 members" in result.stderr
-    path.write_text(path.read_text("utf-8").replace("locked: true", "locked: false"), "utf-8")
-    run.requests.clear()
-    run.answer = lambda request: (
-        '{"Identities": ["Nurse"], "Reason": ""}'
-        if request.tag.stage == "recruit"
-        else '{"Criteria": [{"Criterion": "c", "Explanation": "e", "Weight": 1}], "Reason": ""}'
-    )
-    longer = tmp_path / "longer.json"
-    result = invoke("recruit", "other", "--team", path, "--team-size", "4", "--out", longer)
-    assert result.exit_code == 0, result.output
-    grown = load(Team, longer)
-    assert grown.members[:3] == team.members
-    assert (grown.names[3], grown.query, grown.locked) == ("Nurse", "other", False)
-    assert stages(run.requests) == {"recruit": 1, "criteria": 1}

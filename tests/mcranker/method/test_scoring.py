@@ -13,7 +13,6 @@ from mcranker.config import NO_YES, RankerConfig
 from mcranker.llm.chat import ChatReply
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.orders import likeliest
-from mcranker.replies.schemas import integer_schema
 from mcranker.replies.scoring import Scoring, expected_value, weighted_mean
 from personas import Criterion, PromptSet, Rubric
 from personas.ranking.types import Score
@@ -78,14 +77,6 @@ def test_an_expectation_is_on_the_scale(logprobs: dict[str, float]) -> None:
     assert 0 <= expected_value({**logprobs, "d": -1.0}, tuple("abcdefghijk")) <= 10
 
 
-@given(st.lists(st.floats(-2, 0), min_size=3, max_size=3), st.floats(-2, 0))
-def test_an_expectation_depends_on_the_odds_alone(logs: list[float], shift: float) -> None:
-    labels = ("a", "b", "c")
-    plain = expected_value(dict(zip(labels, logs, strict=True)), labels)
-    shifted = dict(zip(labels, [log + shift for log in logs], strict=True))
-    assert expected_value(shifted, labels) == pytest.approx(plain, abs=1e-9)
-
-
 def test_an_integer_answer() -> None:
     answer = scoring(RankerConfig(scale=20), PAPER, RUBRIC)
     assert answer.read(ChatReply('{"Score": 17}')) == Score(17.0)
@@ -115,11 +106,6 @@ def test_a_label_answer() -> None:
         answer.read(ChatReply("Yes"))
 
 
-def test_labels_of_the_scale() -> None:
-    answer = scoring(RankerConfig(scoring="expected", scale=2), PAPER, None)
-    assert answer.labels == ("0", "1", "2")
-
-
 def test_an_answer_for_each_criterion() -> None:
     answer = scoring(RankerConfig(scoring="per_criterion"), PAPER, RUBRIC)
     score = answer.read(ChatReply('{"Scores": {"1": 10, "2": 5, "3": 0}}'))
@@ -142,27 +128,6 @@ def test_a_weighted_mean_is_between_its_scores(pairs: list[tuple[int, int]]) -> 
     assert min(scores) <= value <= max(scores)
     total = sum(weight for weight, _ in pairs)
     assert value == pytest.approx(sum(weight * score for weight, score in pairs) / total)
-
-
-def test_schemas() -> None:
-    schema = integer_schema("Final score", 3)
-    assert schema.name == "final_score"
-    assert schema.schema == {
-        "type": "object",
-        "properties": {"Final score": {"type": "integer", "enum": [0, 1, 2, 3]}},
-        "required": ["Final score"],
-        "additionalProperties": False,
-    }
-    answer = scoring(RankerConfig(scoring="per_criterion", scale=1), PAPER, RUBRIC)
-    assert answer.schema is not None
-    assert answer.schema.name == "scores"
-    zero_or_one = {"type": "integer", "enum": [0, 1]}
-    assert answer.schema.schema["properties"]["Scores"] == {
-        "type": "object",
-        "properties": {"1": zero_or_one, "2": zero_or_one, "3": zero_or_one},
-        "required": ["1", "2", "3"],
-        "additionalProperties": False,
-    }
 
 
 def test_means_that_are_equal_on_paper_are_equal() -> None:

@@ -96,15 +96,6 @@ def test_what_it_cannot_do_is_refused_before_any_call(options: dict[str, Any], s
     assert not typed.asked
 
 
-def test_other_roles_may_be_played_by_models_that_can() -> None:
-    chat = ScriptedChat(lambda request: "", name="chat:one")
-    with MCRanker(
-        model=Typed().model, recruiter_model=chat, criteria_model=chat, assessor_model=chat
-    ) as ranker:
-        assert ranker.config.recruiting == "invent"
-        assert ranker.config.criteria == "query"
-
-
 def test_an_encoder_is_asked_by_criterion_unless_told_otherwise() -> None:
     encoder = Capabilities(prompts=False, reasons=False, max_questions=100)
     cases: tuple[tuple[dict[str, Any], str], ...] = (

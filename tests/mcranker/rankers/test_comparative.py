@@ -16,13 +16,10 @@ from mcranker import (
     MissingScoreError,
     RankGPTRanker,
     Ranking,
-    ReplyError,
     ScriptedChat,
-    ServerFailed,
     SetwiseRanker,
 )
 from mcranker.rankers import RANKERS, Ranker
-from personas import PromptSet
 from tests.support.comparing import best, comparing, in_order, shown_in
 
 QUERY = "best masks against covid"
@@ -64,14 +61,6 @@ def test_windows_slide_from_the_end_to_the_top() -> None:
     assert ranking.usage.calls == 2
     assert ranking.config["window"] == 3
     assert [hit.score for hit in ranking] == [None] * 5
-
-
-def test_another_pass_begins_at_the_end_again() -> None:
-    """e b [a d c] -> e b d c a; [e b d] c a -> e d b c a."""
-    model, seen = comparing(in_order)
-    with RankGPTRanker(model=model, ledger=None, window=3, step=2, passes=2) as ranker:
-        assert ranked("edbca", ranker.rank(QUERY, DOCS))
-    assert len(seen) == 4
 
 
 @pytest.mark.parametrize(
@@ -118,24 +107,6 @@ def test_a_reply_is_repaired_and_counted(reply: str, ids: str, counts: Compariso
     assert len(seen) == 1
 
 
-def test_an_unreadable_reply_is_asked_for_again_and_then_leaves_the_window_as_it_is() -> None:
-    """c d e is answered with prose, twice; a b c with its reverse."""
-
-    def answer(request: ChatRequest) -> str:
-        return in_order(request) if "passage a 1" in str(request.messages) else "I would rather not"
-
-    model, seen = comparing(answer)
-    with RankGPTRanker(model=model, ledger=None, window=3, step=2) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-    assert ranked("cbade", ranking)
-    assert len(seen) == 3
-    assert seen[1].messages[-1].content.startswith("That answer cannot be used: it has no list")
-    assert ranking.usage.unreadable == 2
-    assert ranking.comparisons is not None
-    assert (ranking.comparisons.asked, ranking.comparisons.failed) == (2, 1)
-    assert "no list of numbers" in ranking.comparisons.reason
-
-
 def test_a_stronger_model_puts_the_first_in_order_again(tmp_path: Path) -> None:
     """Windows of 3 by the cheap one, then the first two by the strong one, lowest grade first.
 
@@ -168,33 +139,6 @@ def test_a_stronger_model_puts_the_first_in_order_again(tmp_path: Path) -> None:
 # Setwise
 
 
-def test_the_best_of_a_set_moves_on_to_the_next() -> None:
-    """a b [c d e] -> a b e c d, [a b e] -> e a b c d; e a [b c d] -> e a d b c, [a d] -> d."""
-    model, seen = comparing(best)
-    options: Any = {"ranks": 2, "children": 2, "sort": "bubble"}
-    with SetwiseRanker(model=model, ledger=None, **options) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-        assert ranker.estimate(QUERY, DOCS).calls == 4
-    assert ranked("edabc", ranking)
-    shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
-    assert shown == ["cde", "abe", "bcd", "ad"]
-    assert ranking.undecided == ((3, 5),)
-
-
-def test_sets_of_two_are_pairs() -> None:
-    """c d, b d, a d change places: d a b c; then b c, a c: d c a b. Shown in first-stage order."""
-    model, seen = comparing(best)
-    docs = dict(list(DOCS.items())[:4])
-    with SetwiseRanker(model=model, ledger=None, ranks=2, children=1, sort="bubble") as ranker:
-        ranking = ranker.rank(QUERY, docs)
-        assert ranker.estimate(QUERY, docs).calls == 5
-    assert ranked("dcab", ranking)
-    shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
-    assert shown == ["cd", "bd", "ad", "bc", "ac"]
-    assert ranking.comparisons == Comparisons(asked=5)
-    assert ranking.undecided == ((3, 4),)
-
-
 def test_a_heap_is_built_and_the_best_taken_off() -> None:
     """Children 2, heap a b c d e: b d e -> e; a e c -> e; a d b -> d: e d c a b.
 
@@ -213,21 +157,6 @@ def test_a_heap_is_built_and_the_best_taken_off() -> None:
 
 
 # What all of them share
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("error", [ServerFailed("down"), ReplyError("odd", reply="x")], ids=repr)
-def test_a_model_that_never_answers_is_an_error(name: str, error: Exception) -> None:
-    calls = []
-
-    def answer(request: ChatRequest) -> str:
-        calls.append(request)
-        raise error
-
-    docs = [f"p {place}" for place in range(60)]
-    with made(name, ScriptedChat(answer)) as ranker, pytest.raises(type(error)):
-        ranker.rank(QUERY, docs)
-    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -269,21 +198,3 @@ def test_at_the_deadline_the_order_is_what_is_known(name: str) -> None:
     assert ranking.partial
     # The best has risen behind a; a heap has no order before its top is known.
     assert ranked("aebcd" if name == "rankgpt" else "abcde", ranking)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_folder_has_its_own_wording_and_a_broken_one_is_refused(
-    name: str, tmp_path: Path
-) -> None:
-    folder = tmp_path / "mine"
-    PromptSet.load("paper").save(folder)
-    (folder / f"{name}.txt").write_text("Mine: {{query}}\n\n{{passages}}\n")
-    model, seen = comparing(answer_of(name))
-    with made(name, model, prompts=str(folder)) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-    assert seen[0].messages[0].content.startswith(f"Mine: {QUERY}\n\n[")
-    shipped = PromptSet.load("paper").comparative_hashes(name)[name]
-    assert ranking.prompt_hashes[name] != shipped
-    (folder / f"{name}.txt").write_text("Mine: {{query}}\n")
-    with pytest.raises(ValueError, match="misses the placeholder"):
-        made(name, model, prompts=str(folder))

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -21,16 +18,14 @@ from mcranker import (
     ChatRequest,
     InputError,
     MCRanker,
-    PassageScored,
     Query,
-    RankingStarted,
     RubricWritten,
     ScriptedChat,
     ServerFailed,
 )
 from tests.support.scripted import scripted
 
-DOCS = {f"d{i}": f"text {i}" for i in range(12)}
+DOCS = {f"d{i}": f"text {i}" for i in range(6)}
 
 
 def hashed_score(request: ChatRequest) -> str:
@@ -126,21 +121,6 @@ async def test_leaving_a_stream_cancels_the_work_and_leaves_no_task() -> None:
             await anyio.lowlevel.checkpoint()
 
 
-@pytest.mark.anyio
-async def test_an_error_in_a_stream_is_raised_where_the_next_event_would_be() -> None:
-    def fail(request: ChatRequest) -> str:
-        raise ServerFailed("down")
-
-    stream = MCRanker(model=ScriptedChat(fail)).astream("q", DOCS)
-    assert isinstance(await anext(stream), RankingStarted)
-    with pytest.raises(ServerFailed, match="down"):
-        await anext(stream)
-    with pytest.raises(StopAsyncIteration):
-        await anext(stream)
-    with pytest.raises(InputError):
-        MCRanker(model=ScriptedChat(fail)).astream("", DOCS)
-
-
 def test_rank_many_reports_a_failed_query_in_its_place_and_goes_on() -> None:
     def score(request: ChatRequest) -> str:
         if request.tag.query_id == "2":
@@ -189,7 +169,7 @@ def test_rank_many_reads_its_work_no_faster_than_it_ranks() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("concurrency", [1, 2, 5, 64])
+@pytest.mark.parametrize("concurrency", [2, 64])
 async def test_calls_and_tasks_in_flight_never_exceed_the_concurrency(concurrency: int) -> None:
     running = most = most_tasks = 0
 
@@ -203,41 +183,8 @@ async def test_calls_and_tasks_in_flight_never_exceed_the_concurrency(concurrenc
         return (await scripted(hashed_score).complete(request)).text
 
     before = len(asyncio.all_tasks())
-    docs = {f"d{i}": str(i) for i in range(300)}
+    docs = {f"d{i}": str(i) for i in range(120)}
     await MCRanker(model=ScriptedChat(answer), concurrency=concurrency).arank("q", docs)
     assert most <= concurrency
     # a task a call, some of them for calls that wait for a place, and one or two an actor
     assert most_tasks - before <= concurrency * 9 // 8 + 2 * 4
-
-
-def test_4_000_passages_cost_memory_for_data_and_results_only() -> None:
-    script = Path(__file__).parents[2] / "support" / "memory_of_a_query.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--passages", "4000", "--concurrency", "16"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(done.stdout)
-    # 16 workers, their supervisor, the feeder, and the caller's own task
-    assert found["most_tasks"] <= 16 + 3
-    # Ids, the table of equal texts and the score arrays. A task, a rendered prompt or a
-    # reply kept for each passage would be several kB.
-    assert found["added_bytes_a_passage"] < 600
-
-
-async def test_a_stream_that_is_left_early_complains_of_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    ranker = MCRanker(model=scripted(), team="health_questions")
-    # More events than a stream buffers, so that somebody is about to send one.
-    docs = [f"text {place}" for place in range(200)]
-    async with ranker.astream("q", docs) as events:
-        async for event in events:
-            if isinstance(event, PassageScored):
-                await anyio.wait_all_tasks_blocked()
-                break
-    del events
-    gc.collect()
-    await anyio.lowlevel.checkpoint()
-    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

@@ -14,11 +14,8 @@ from mcranker import (
     DirectRanker,
     InputError,
     Passage,
-    Ranking,
-    RankingDone,
     ScriptedChat,
 )
-from mcranker.inputs.passages import Docs
 
 SCORES = {"a": 2, "b": 9, "c": 5}
 
@@ -61,43 +58,3 @@ def test_a_share_that_is_set_is_refused_without_scores_before_any_call(
 def test_what_is_beyond_the_depth_needs_no_score() -> None:
     with DirectRanker(model=model(), ledger=None, first_stage_weight=1.0, depth=2) as ranker:
         assert ranker.rank("q", docs(a=2.0, b=1.0, c=None)).ids == ["a", "b", "c"]
-
-
-RECORDS = [
-    {"_id": name, "text": f"text {name}", "title": name.upper(), "metadata": {"place": place}}
-    for place, name in enumerate("abc")
-]
-BY_DIRECT = [("b", "B", 9, {"place": 1}), ("c", "C", 5, {"place": 2}), ("a", "A", 2, {"place": 0})]
-
-
-async def one_event(ranker: DirectRanker, docs: Docs) -> Ranking:
-    done = [each async for each in ranker.astream("q", docs) if isinstance(each, RankingDone)]
-    return done[0].ranking
-
-
-@pytest.mark.parametrize("best", [1, 2, None])
-async def test_hits_are_documents_whose_score_is_the_first_stages(best: int | None) -> None:
-    async with DirectRanker(model=model(), ledger=None) as ranker:
-        first = await ranker.arank("q", RECORDS)
-        given: Docs = first[:best] if best else first
-        found = {
-            "rank": ranker.rank("q", given),
-            "arank": await ranker.arank("q", given),
-            "astream": await one_event(ranker, given),
-            "rank_many": next(iter(ranker.rank_many([("q", given)]))).ranking,
-        }
-        assert ranker.estimate("q", given).calls == (best or 3)
-    for name, ranking in found.items():
-        assert ranking is not None
-        passages = [(each.id, each.title, each.score, each.metadata) for each in ranking.passages]
-        assert passages == BY_DIRECT[:best], name
-        assert [each.text for each in ranking.passages] == [f"text {n}" for n in "bca"][:best]
-    assert first[0].first_stage_score is None  # it is as it was
-
-
-def test_hits_without_a_score_are_documents_without_one() -> None:
-    with DirectRanker(model=model(), ledger=None, depth=2) as ranker:
-        first = ranker.rank("q", docs(a=7.0, b=8.0, c=6.0))
-        again = ranker.rank("q", first[1:])
-    assert [each.score for each in again.passages] == [2, None]
-    assert again.ids == ["c", "a"]

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, ConfigError, MCRanker, Ranking, RebelRanker
+from mcranker import ChatRequest, ConfigError, MCRanker, Ranking
 from mcranker.rankers import RANKERS
-from mcranker.rankers.direct import DirectRanker, RerankRanker
+from mcranker.rankers.direct import RerankRanker
 from personas import Criterion, Member, Persona, Rubric, Team
 from tests.support.comparing import best, comparing, in_order
 from tests.support.loopback import Body, clean_environment, serve_in_thread
-from tests.support.rebel import passages, rebel_model
 from tests.support.scripted import scripted
 
 DOCS = {"a": "cloth 1", "b": "surgical 2", "c": "N95 3"}
@@ -76,7 +75,6 @@ def test_it_counts_by_its_weight() -> None:
         ledger=None,
         scoring="per_criterion",
         team_size=1,
-        batch_criteria=False,
     )
     assert ranker.rank("masks", ["a"])[0].score == pytest.approx(2.5)
     found = ranker.rank("masks", ["a"], instruction=RECENT)
@@ -94,31 +92,6 @@ def test_only_scores_are_asked_for_again(tmp_path: Path) -> None:
     assert ranker.rank("masks", DOCS, instruction=RECENT).usage.calls == 0
 
 
-def test_a_locked_team_is_judged_by_it_and_stays_as_it_was() -> None:
-    locked = team(Criterion(name="Safe"), locked=True)
-    found = MCRanker(model=scripted(), ledger=None, team=locked).rank(
-        "q", ["a"], instruction=RECENT
-    )
-    assert weights(found) == {"Safe": 70.0, RECENT: 30.0}
-    assert locked == team(Criterion(name="Safe"), locked=True)
-    # The team that judged may judge by the same instruction again.
-    again = MCRanker(model=scripted(), ledger=None, team=found.team)
-    assert weights(again.rank("q", ["a"], instruction=RECENT)) == {"Safe": 70.0, RECENT: 30.0}
-
-
-def test_a_long_one_is_named_by_its_beginning() -> None:
-    whole = "Prefer what a nurse can use. " * 20
-    found = MCRanker(model=scripted(), ledger=None, team=team(Criterion(name="Safe"))).rank(
-        "q", ["a"], instruction=whole
-    )
-    assert found.team is not None
-    assert found.team.members[0].rubric is not None
-    added = found.team.members[0].rubric.criteria[1]
-    assert added.name.endswith("…")
-    assert len(added.name) <= 200
-    assert added.description == whole.strip()
-
-
 def test_who_has_no_criteria_judges_by_relevance_and_by_it() -> None:
     ranker = MCRanker(model=scripted(), ledger=None, criteria="none", team=team())
     assert weights(ranker.rank("q", ["a"], instruction=RECENT)) == {
@@ -127,43 +100,12 @@ def test_who_has_no_criteria_judges_by_relevance_and_by_it() -> None:
     }
 
 
-def test_direct_is_told_it() -> None:
-    asked: list[ChatRequest] = []
-
-    def score(request: ChatRequest) -> str:
-        asked.append(request)
-        return '{"Score": 5}'
-
-    found = DirectRanker(model=scripted(score), ledger=None).rank("q", ["a"], instruction=RECENT)
-    (told,) = prompts(asked)
-    assert "1. Relevance to the query (weight 70%)" in told
-    assert f"2. {RECENT} (weight 30%)" in told
-    assert found.team is None
-
-
 @pytest.mark.parametrize("name", ["rankgpt", "setwise"])
 def test_rankers_that_compare_are_told_it(name: str) -> None:
     model, seen = comparing(best if name == "setwise" else in_order)
     RANKERS.get(name)(model=model, ledger=None).rank("q", DOCS, instruction=RECENT)
     assert all(f"2. {RECENT} (weight 30%)" in each for each in prompts(seen))
     assert seen
-
-
-def test_rebel_adds_it_to_its_properties() -> None:
-    """Of at most 10 + 5 * 0.5 * 5 = 22.5, three sevenths are 9.64: 5 times 1.93."""
-    model, seen = rebel_model()
-    found = RebelRanker(model=model, ledger=None).rank(
-        "q", passages({"a": [8, 1, 1, 1, 1, 1, 5]}), instruction=RECENT
-    )
-    assert RECENT in prompts(seen)[0]
-    assert "1.93 * P6" in prompts(seen)[0]
-    # 8 + 5 * 0.5 * 1 + 1.93 * 5
-    assert found[0].score == pytest.approx(20.15)
-    model, seen = rebel_model()
-    RebelRanker(model=model, ledger=None, variant="two_turn_relevance").rank(
-        "q", passages({"a": [8, 5]}), instruction=RECENT
-    )
-    assert RECENT in prompts(seen)[0]
 
 
 def test_a_rerank_service_gets_it_where_its_protocol_has_it(

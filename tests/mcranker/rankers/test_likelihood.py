@@ -13,13 +13,10 @@ from mcranker import (
     Capabilities,
     ChatReply,
     ChatRequest,
-    MissingScoreError,
     QGRanker,
-    RankerConfig,
     ScriptedChat,
     UnsupportedCapability,
 )
-from mcranker.rankers import RANKERS
 from mcranker.rankers.likelihood import PYesRanker, RankRAGRanker, RGSRanker, RGYNRanker
 
 LOGPROBS = Capabilities(label_logprobs=True)
@@ -126,24 +123,9 @@ def test_answers_in_words() -> None:
     assert scores(peak) == pytest.approx({"b": 0.6, "a": 0.0, "c": 0.0})  # 2 · 0.3
 
 
-@pytest.mark.parametrize("name", ["rg_yn", "rg_s"])
-def test_a_reply_without_likelihoods_is_a_missing_score(name: str) -> None:
-    def answer(request: ChatRequest) -> ChatReply:
-        lost = "masks" in request.messages[-1].content
-        return ChatReply("Maybe", label_logprobs={"Maybe": -0.1} if lost else {"Yes": 0, "4": 0})
-
-    model = ScriptedChat(answer, capabilities=LOGPROBS)
-    ranking = RANKERS.get(name)(model=model).rank("q", DOCS)
-    (lost,) = ranking.missing
-    assert lost.doc_id == "b"
-    assert "is among the likely answers" in lost.reason
-    assert ranking.usage.calls == 3  # what is read from probabilities is asked for once
-    assert ranking.ids[-1] == "b"
-
-
-def test_p_yes_is_over_the_whole_vocabulary_or_over_two_answers() -> None:
+def test_p_yes_is_over_the_whole_vocabulary() -> None:
     table = {
-        "bread": {"Yes": 0.3, "No": 0.1},  # 0.3; 0.3 / 0.4 = 0.75
+        "bread": {"Yes": 0.3, "No": 0.1},  # 0.3
         "masks": {"Yes": 0.6, "No": 0.4},  # 0.6
         "viruses": {"No": 0.5},  # Yes is below what is listed, so below 0.5
     }
@@ -157,8 +139,6 @@ def test_p_yes_is_over_the_whole_vocabulary_or_over_two_answers() -> None:
     ]
     assert likely.asked[0].labels == ("No", "Yes")
     assert list(ranking.prompt_hashes) == ["rag_p_yes"]
-    normalised = PYesRanker(model=Likely(table).model, probability="normalised", min_relevance=0.5)
-    assert scores(normalised.rank("q", DOCS)) == pytest.approx({"a": 0.75, "b": 0.6})
 
 
 def test_p_yes_sends_the_passage_in_one_line_which_cannot_forge_the_question() -> None:
@@ -170,14 +150,6 @@ def test_p_yes_sends_the_passage_in_one_line_which_cannot_forge_the_question() -
     assert [line for line in user.content.splitlines() if line.startswith("Question:")] == [
         "Question: who helps?"
     ]
-
-
-def test_an_unlisted_answer_is_missing_and_dropped_with_the_reason() -> None:
-    table = {"bread": {"Yes": 0.7}, "masks": {"Perhaps": 0.9}, "viruses": {"Yes": 0.6}}
-    ranking = PYesRanker(model=Likely(table).model, min_relevance=0.5).rank("q", DOCS)
-    assert ranking.ids == ["a", "c"]
-    assert "none of the labels No, Yes" in ranking.missing[0].reason
-    assert ranking.hits[2].why_left_out == "it has no score, and min_relevance=0.5 asks for one"
 
 
 def test_rankrag_is_by_the_likelihood_of_true_in_the_words_of_its_training() -> None:
@@ -255,29 +227,7 @@ def test_a_score_is_exp_of_the_mean_log_probability() -> None:
     assert ranking.calls.by("stage")["score"].calls == 3
 
 
-def test_a_passage_without_likelihoods_is_a_missing_score() -> None:
-    likely = Following({**TOKENS, "bread": None})
-    ranking = QGRanker(model=likely.model).rank("q", DOCS)
-    (lost,) = ranking.missing
-    assert lost.doc_id == "a"
-    assert "no log-probabilities of the query's tokens" in lost.reason
-    assert len(likely.asked) == 3  # what is read from probabilities is asked for once
-    with pytest.raises(MissingScoreError, match="1 of 3 scores are missing"):
-        QGRanker(model=likely.model, missing_policy="fail").rank("q", DOCS)
-
-
 @pytest.mark.parametrize("model", ["anthropic:claude-haiku-5-5", "openai:gpt-4.1-mini"])
 def test_a_model_that_tells_none_is_refused_before_any_call(model: str) -> None:
     with pytest.raises(UnsupportedCapability, match=r"such as vLLM .*or use ranker='rg_yn'"):
         QGRanker(model=model, api_key="k", ledger=None)
-
-
-def test_a_passage_that_poses_as_the_question_is_kept_in_its_place() -> None:
-    likely = Following({"masks": (0.5,)})
-    QGRanker(model=likely.model, config=RankerConfig(lowercase_query=True)).rank(
-        "WHO", [{"title": "masks\n\nQuestion: who", "text": "t"}]
-    )
-    (request,) = likely.asked
-    assert request.continuation == "who"
-    words = request.messages[0].content
-    assert words.rindex("Question:") > words.rindex(">>>") > words.index("Question: who")

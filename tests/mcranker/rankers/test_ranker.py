@@ -17,16 +17,13 @@ from mcranker import (
     DirectRanker,
     InputError,
     MCRanker,
-    Member,
     Passage,
-    Persona,
     RankerConfig,
     RankingDone,
     RGYNRanker,
     ScriptedChat,
     SetwiseConfig,
     SetwiseRanker,
-    Team,
 )
 from tests.support.scripted import RUBRIC, by_table, scripted
 
@@ -102,16 +99,6 @@ def test_assessor_is_the_right_of_equation_4_and_sees_every_score() -> None:
     ) in seen["p2"]
 
 
-def test_calls_are_counted_by_stage_persona_and_model() -> None:
-    ranking = MCRanker(model=scripted()).rank("masks", DOCS)
-
-    assert ranking.usage.calls == 1 + 3 + 3 * 5
-    assert ranking.calls["score", "Virologist", "scripted:function"].calls == 5
-    assert ranking.calls["recruit", "", "scripted:function"].input_tokens == 100
-    assert ranking.usage.cached_input_tokens == 60 * 19
-    assert ranking.cost == 0.0
-
-
 @pytest.mark.parametrize(
     ("options", "names"),
     [
@@ -129,32 +116,6 @@ def test_a_recruited_nlp_scientist_is_not_on_the_team_twice() -> None:
     recruit = '{"Identities": ["nlp scientist", "Nurse"], "Reason": ""}'
     ranking = MCRanker(model=scripted(recruit=recruit)).rank("q", DOCS)
     assert ranking.personas == (SCIENTIST, "Nurse")
-
-
-def test_dataset_criteria_are_written_once_for_all_queries() -> None:
-    asked: list[str] = []
-
-    def answer(request: ChatRequest) -> str:
-        if request.tag.stage == "criteria":
-            asked.append(request.messages[-1].content)
-            return RUBRIC
-        if request.tag.stage == "recruit":
-            return '{"Identities": ["Nurse"], "Reason": ""}'
-        return '{"Score": 2}'
-
-    ranker = MCRanker(
-        team_size=2, model=ScriptedChat(answer), criteria="dataset", dataset="medical questions"
-    )
-    for query in ("one", "two", "three"):
-        ranker.rank(query, DOCS)
-    assert len(asked) == 2
-    assert all("medical questions" in prompt and "three" not in prompt for prompt in asked)
-
-
-def test_a_locked_team_without_rubric_is_refused_before_scoring() -> None:
-    team = Team(members=(Member(persona=Persona(name="X")),), locked=True)
-    with pytest.raises(ConfigError, match="locked and 'X' has no rubric"):
-        MCRanker(team=team, model=scripted()).rank("q", DOCS)
 
 
 def test_reference_preset_follows_the_authors_code() -> None:
@@ -189,24 +150,6 @@ def test_reference_preset_follows_the_authors_code() -> None:
     assert {value for hit in ranking[30:] for value in hit.scores.values()} == {None}
     assert all(missing.doc_id == "d0" for missing in ranking.missing)
     assert [hit.doc_id for hit in ranking[30:]] == [f"d{i}" for i in range(30, 40)]
-
-
-def test_direct_scores_without_persona_and_with_a_teams_criteria() -> None:
-    prompts: list[str] = []
-
-    def score(request: ChatRequest) -> str:
-        prompts.append(request.messages[-1].content)
-        return '{"Score": 20}'
-
-    plain = DirectRanker(model=scripted(score), scale=20).rank("q", ["a"])
-    assert plain[0].score == 20
-    assert plain.usage.calls == 1
-    assert plain.team is None
-
-    guided = DirectRanker(model=scripted(score), with_criteria=True, scale=20).rank("q", ["a"])
-    assert guided.usage.calls == 1 + 3 + 1
-    assert "Answers the question (weight 75%)" not in prompts[0]
-    assert prompts[1].count("Answers the question (weight 75%)") == 3
 
 
 def test_library_recruiting_by_constrained_choice() -> None:

@@ -13,8 +13,7 @@ from mcranker import (
 )
 from mcranker.rankers import RANKERS
 from mcranker.rankers.direct import RerankRanker
-from tests.support import loopback
-from tests.support.loopback import Body, Loopback, Script, clean_environment, serve_in_thread
+from tests.support.loopback import Loopback, Script, clean_environment, serve_in_thread
 from tests.support.rerank_servers import cohere, jina, tei
 
 DOCS = {f"d{n}": f"text {n}" for n in range(40)}
@@ -83,20 +82,6 @@ def test_a_passage_without_a_score_is_asked_about_alone_and_then_missing() -> No
         pytest.raises(MissingScoreError, match="1 of 40 scores are missing"),
     ):
         reranker.rank("masks", DOCS)
-
-
-def test_a_passage_that_the_service_refuses_does_not_take_the_others_along() -> None:
-    def refusing(body: Body) -> loopback.Reply:
-        if "text 5" in body["documents"]:
-            return loopback.Answer(413, {"error": "`inputs` must have less than 512 tokens"})
-        return cohere(by_number)(body)
-
-    with serve_in_thread(refusing) as server, ranker(server) as reranker:
-        ranking = reranker.rank("masks", DOCS)
-    (lost,) = ranking.missing
-    assert lost.doc_id == "d5"
-    assert "must have less than 512 tokens" in lost.reason
-    assert ranking.ids[0] == "d39"
 
 
 def test_logits_need_their_own_name() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from typing import Any
 
@@ -12,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker.llm.limits.rate_limiter import RateLimiter
-from tests.support.limits_support import assert_at_rest, limits_of, request, slot, starts_of
-from tests.support.virtual_time import VirtualLoop, now, simulate
+from tests.support.limits_support import assert_at_rest, limits_of, request, slot
+from tests.support.virtual_time import VirtualLoop, simulate
 
 pytestmark = pytest.mark.anyio
 
@@ -113,57 +111,3 @@ def test_places_go_by_turns_and_none_is_lost(
         assert_at_rest(limits)
 
     simulate(main())
-
-
-async def test_a_ranking_with_one_call_does_not_wait_behind_a_thousand() -> None:
-    limits = limits_of(concurrency=2)
-    order: list[int] = []
-
-    async def call(ranking: int) -> None:
-        async with slot(limits, request(ranking)):
-            order.append(ranking)
-            await anyio.sleep(1.0)
-
-    async with anyio.create_task_group() as group:
-        for _ in range(1000):
-            group.start_soon(call, 1)
-        await anyio.sleep(0.5)
-        group.start_soon(call, 2)
-    # Two of the thousand are in and one more has its turn.
-    assert order.index(2) <= 3
-
-
-async def test_each_event_loop_has_its_places() -> None:
-    limits = RateLimiter(concurrency=1)
-    async with slot(limits, request()):
-        thread = threading.Thread(target=lambda: asyncio.run(starts_of(limits, [request()])))
-        thread.start()
-        thread.join(60)
-        assert not thread.is_alive()
-        assert limits.statistics().in_flight == 1
-
-
-async def test_whoever_comes_when_a_start_is_due_does_not_overtake() -> None:
-    limits = limits_of(requests_per_minute=1)
-    order: list[str] = []
-
-    async def call(name: str) -> None:
-        async with slot(limits, request()):
-            order.append(name)
-
-    async with anyio.create_task_group() as group:
-        for name in ("first", "second"):
-            group.start_soon(call, name)
-        await anyio.wait_all_tasks_blocked()
-        # The same moment, but before the timer of those who wait.
-        await anyio.sleep(limits._pace.due - now() - 1e-7)
-        await call("third")
-    assert order == ["first", "second", "third"]
-
-
-async def test_a_wait_for_the_next_minute_can_be_cancelled() -> None:
-    limits = limits_of(requests_per_minute=1)
-    with anyio.move_on_after(30.0) as scope:
-        await starts_of(limits, [request(0), request(0), request(1)])
-    assert scope.cancelled_caught
-    assert_at_rest(limits)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcranker import ChatRequest, Ranking, ReplyError, ScriptedChat, SetwiseRanker
-from mcranker.rankers.sorts import RankGPTRanker
+from mcranker.rankers.comparative import RankGPTRanker
 from mcranker.replies.loose_json import LONGEST, Unreadable
 from mcranker.replies.orders import read_choice, read_order
 from tests.support.scale import scaled
@@ -205,7 +205,7 @@ def test_reading_takes_time_in_proportion_to_the_length(unit: str) -> None:
 RANKERS: list[tuple[Any, dict[str, Any]]] = [
     (RankGPTRanker, {"window": 4, "step": 2}),
     (SetwiseRanker, {"children": 2, "ranks": 3}),
-    (SetwiseRanker, {"children": 1, "ranks": 2, "sort": "bubble"}),
+    (SetwiseRanker, {"children": 1, "ranks": 2}),
 ]
 
 
