@@ -111,11 +111,9 @@ class FigureNote(_Kept):
     title: str = ""  # above the figure
     x_label: str = ""  # what the numbers of `SuiteNote.x` are
     paper: str | None = None  # key of the paper's words about it, under ``figures_only_in_words``
-    # Of pipelines: the judges of its axes, lines, and a shipped table of others' runs beside ours.
+    # Of pipelines: the judges of its axes, and lines.
     quality: tuple[str, ...] = Field((), max_length=2)
     lines: tuple[FigureLine, ...] = Field((), max_length=6)
-    runs: str = ""
-    source: str = ""  # words about that table
     # A paper's points: label -> judge, "JUDGE sd" of its runs, and "speed" in characters a second.
     theirs: dict[str, dict[str, float]] = {}
 

@@ -184,11 +184,6 @@ def suite_text(name_or_path: str | os.PathLike[str]) -> str:
     return _found(name_or_path)[0]
 
 
-def others_runs(name: str) -> str:
-    """The text of a shipped table of others' runs."""
-    return (SUITES / "answers" / f"{name}.csv").read_text(encoding="utf-8")
-
-
 def load_suite(
     name_or_path: str | os.PathLike[str], *, models: Mapping[str, str] | None = None
 ) -> Suite:

@@ -297,8 +297,6 @@ def _check_pipelines(form: SuiteForm) -> None:
         raise ValueError("anova needs a grid; add [[factors]]")
     if not {*figure.quality} <= {*form.judges}:
         raise ValueError("figure: quality must name two of the judges")
-    if figure.runs and not (SUITES / "answers" / f"{figure.runs}.csv").is_file():
-        raise ValueError(f"figure: there is no table of runs {figure.runs!r}")
     names = [each.name for each in form.factors]
     for name in names:
         if not _NAME.fullmatch(name):

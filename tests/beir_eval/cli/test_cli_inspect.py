@@ -16,7 +16,7 @@ from tests.support.cli_support import Connected, invoke, scripted
 
 MCRANKER = Verbs("mcranker", {**VERBS, "inspect": INSPECT})
 NO_RANKING = "this is no ranking as Ranking.to_dict() makes it"
-FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
+FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote"
 
 
 @pytest.fixture(autouse=True)
