@@ -9,98 +9,97 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mcranker.comparing import ComparedRankings, compare
-    from mcranker.config import CallOptions, RankerConfig
-    from mcranker.errors import (
-        AuthenticationFailed,
-        BudgetExceeded,
-        ConfigError,
-        ConnectionFailed,
-        ContentRefused,
-        ContextTooLong,
-        DownloadError,
-        FormNotKept,
-        InputError,
-        LedgerError,
-        MCRankerError,
-        MissingScoreError,
-        ModelError,
-        ModelFileError,
-        ModelNotFound,
-        ModelTimeout,
-        RateLimited,
-        ReplyError,
-        RequestRejected,
-        RunError,
-        ServerFailed,
-        UnsupportedCapability,
-    )
-    from mcranker.estimate import Estimate
-    from mcranker.events import (
-        Event,
-        PassageAssessed,
-        PassagesCompared,
-        PassageScored,
-        RankedQuery,
-        RankingDone,
-        RankingStarted,
-        RubricWritten,
-        TeamRecruited,
-    )
-    from mcranker.llm.chat import (
-        Answer,
-        Capabilities,
-        ChatModel,
-        ChatReply,
-        ChatRequest,
-        Judge,
-        Message,
-        Option,
-        Question,
-        ReplySchema,
-        State,
-        Tag,
-    )
-    from mcranker.llm.connect import connect
-    from mcranker.llm.provider import Provider
-    from mcranker.llm.providers.compatible_http import CompatibleChat
-    from mcranker.llm.scripted import ScriptedChat
-    from mcranker.logs import WeakJudgeWarning
-    from mcranker.method.session import Job
-    from mcranker.rankers.base import Ranker
-    from mcranker.rankers.comparative import (
-        RankGPTConfig,
-        RankGPTRanker,
-        SetwiseConfig,
-        SetwiseRanker,
-    )
-    from mcranker.rankers.direct import DirectConfig, DirectRanker, RerankRanker
-    from mcranker.rankers.judge import MCRanker
-    from mcranker.rankers.likelihood import (
-        PYesRanker,
-        QGRanker,
-        RankRAGConfig,
-        RankRAGRanker,
-        RGSRanker,
-        RGYNRanker,
-    )
-    from mcranker.rankers.rebel import RebelConfig, RebelRanker
-    from mcranker.ranking import Ranking
-    from mcranker.replies.loose_json import Unreadable
-    from mcranker.replies.scoring import Scoring
-    from mcranker.retrieval.fusion import fuse
-    from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
-    from personas.ranking.hit import Hit
-    from personas.ranking.types import (
-        Comparisons,
-        MissingScore,
-        Passage,
-        PersonaOrder,
-        Query,
-        Score,
-        WindowCounts,
-    )
-    from personas.ranking.usage import Usage, UsageTable
+    from mcranker.comparing import ComparedRankings as ComparedRankings
+    from mcranker.comparing import compare as compare
+    from mcranker.config import CallOptions as CallOptions
+    from mcranker.config import RankerConfig as RankerConfig
+    from mcranker.errors import AuthenticationFailed as AuthenticationFailed
+    from mcranker.errors import BudgetExceeded as BudgetExceeded
+    from mcranker.errors import ConfigError as ConfigError
+    from mcranker.errors import ConnectionFailed as ConnectionFailed
+    from mcranker.errors import ContentRefused as ContentRefused
+    from mcranker.errors import ContextTooLong as ContextTooLong
+    from mcranker.errors import DownloadError as DownloadError
+    from mcranker.errors import FormNotKept as FormNotKept
+    from mcranker.errors import InputError as InputError
+    from mcranker.errors import LedgerError as LedgerError
+    from mcranker.errors import MCRankerError as MCRankerError
+    from mcranker.errors import MissingScoreError as MissingScoreError
+    from mcranker.errors import ModelError as ModelError
+    from mcranker.errors import ModelFileError as ModelFileError
+    from mcranker.errors import ModelNotFound as ModelNotFound
+    from mcranker.errors import ModelTimeout as ModelTimeout
+    from mcranker.errors import RateLimited as RateLimited
+    from mcranker.errors import ReplyError as ReplyError
+    from mcranker.errors import RequestRejected as RequestRejected
+    from mcranker.errors import RunError as RunError
+    from mcranker.errors import ServerFailed as ServerFailed
+    from mcranker.errors import UnsupportedCapability as UnsupportedCapability
+    from mcranker.estimate import Estimate as Estimate
+    from mcranker.events import Event as Event
+    from mcranker.events import PassageAssessed as PassageAssessed
+    from mcranker.events import PassagesCompared as PassagesCompared
+    from mcranker.events import PassageScored as PassageScored
+    from mcranker.events import RankedQuery as RankedQuery
+    from mcranker.events import RankingDone as RankingDone
+    from mcranker.events import RankingStarted as RankingStarted
+    from mcranker.events import RubricWritten as RubricWritten
+    from mcranker.events import TeamRecruited as TeamRecruited
+    from mcranker.llm.chat import Answer as Answer
+    from mcranker.llm.chat import Capabilities as Capabilities
+    from mcranker.llm.chat import ChatModel as ChatModel
+    from mcranker.llm.chat import ChatReply as ChatReply
+    from mcranker.llm.chat import ChatRequest as ChatRequest
+    from mcranker.llm.chat import Judge as Judge
+    from mcranker.llm.chat import Message as Message
+    from mcranker.llm.chat import Option as Option
+    from mcranker.llm.chat import Question as Question
+    from mcranker.llm.chat import ReplySchema as ReplySchema
+    from mcranker.llm.chat import State as State
+    from mcranker.llm.chat import Tag as Tag
+    from mcranker.llm.connect import connect as connect
+    from mcranker.llm.provider import Provider as Provider
+    from mcranker.llm.providers.openai_chat import CompatibleChat as CompatibleChat
+    from mcranker.llm.scripted import ScriptedChat as ScriptedChat
+    from mcranker.logs import WeakJudgeWarning as WeakJudgeWarning
+    from mcranker.method.session import Job as Job
+    from mcranker.rankers.base import Ranker as Ranker
+    from mcranker.rankers.comparative import RankGPTConfig as RankGPTConfig
+    from mcranker.rankers.comparative import RankGPTRanker as RankGPTRanker
+    from mcranker.rankers.comparative import SetwiseConfig as SetwiseConfig
+    from mcranker.rankers.comparative import SetwiseRanker as SetwiseRanker
+    from mcranker.rankers.direct import DirectConfig as DirectConfig
+    from mcranker.rankers.direct import DirectRanker as DirectRanker
+    from mcranker.rankers.direct import RerankRanker as RerankRanker
+    from mcranker.rankers.judge import MCRanker as MCRanker
+    from mcranker.rankers.likelihood import PYesRanker as PYesRanker
+    from mcranker.rankers.likelihood import QGRanker as QGRanker
+    from mcranker.rankers.likelihood import RankRAGConfig as RankRAGConfig
+    from mcranker.rankers.likelihood import RankRAGRanker as RankRAGRanker
+    from mcranker.rankers.likelihood import RGSRanker as RGSRanker
+    from mcranker.rankers.likelihood import RGYNRanker as RGYNRanker
+    from mcranker.rankers.rebel import RebelConfig as RebelConfig
+    from mcranker.rankers.rebel import RebelRanker as RebelRanker
+    from mcranker.ranking import Ranking as Ranking
+    from mcranker.replies.loose_json import Unreadable as Unreadable
+    from mcranker.replies.scoring import Scoring as Scoring
+    from mcranker.retrieval.fusion import fuse as fuse
+    from personas import Criterion as Criterion
+    from personas import Ensemble as Ensemble
+    from personas import Member as Member
+    from personas import Persona as Persona
+    from personas import Rubric as Rubric
+    from personas import Team as Team
+    from personas.ranking.hit import Hit as Hit
+    from personas.ranking.types import Comparisons as Comparisons
+    from personas.ranking.types import MissingScore as MissingScore
+    from personas.ranking.types import Passage as Passage
+    from personas.ranking.types import PersonaOrder as PersonaOrder
+    from personas.ranking.types import Query as Query
+    from personas.ranking.types import Score as Score
+    from personas.ranking.types import WindowCounts as WindowCounts
+    from personas.ranking.usage import Usage as Usage
+    from personas.ranking.usage import UsageTable as UsageTable
 
 _EXPORTS = {
     "personas.ranking.types": "Query Passage Score MissingScore Comparisons PersonaOrder "
@@ -129,7 +128,7 @@ _EXPORTS = {
     "Tag Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.provider": "Provider",
-    "mcranker.llm.providers.compatible_http": "CompatibleChat",
+    "mcranker.llm.providers.openai_chat": "CompatibleChat",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
     "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed "
@@ -141,99 +140,7 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Answer",
-    "AuthenticationFailed",
-    "BudgetExceeded",
-    "CallOptions",
-    "Capabilities",
-    "ChatModel",
-    "ChatReply",
-    "ChatRequest",
-    "ComparedRankings",
-    "Comparisons",
-    "CompatibleChat",
-    "ConfigError",
-    "ConnectionFailed",
-    "ContentRefused",
-    "ContextTooLong",
-    "Criterion",
-    "DirectConfig",
-    "DirectRanker",
-    "DownloadError",
-    "Ensemble",
-    "Estimate",
-    "Event",
-    "FormNotKept",
-    "Hit",
-    "InputError",
-    "Job",
-    "Judge",
-    "LedgerError",
-    "MCRanker",
-    "MCRankerError",
-    "Member",
-    "Message",
-    "MissingScore",
-    "MissingScoreError",
-    "ModelError",
-    "ModelFileError",
-    "ModelNotFound",
-    "ModelTimeout",
-    "Option",
-    "PYesRanker",
-    "Passage",
-    "PassageAssessed",
-    "PassageScored",
-    "PassagesCompared",
-    "Persona",
-    "PersonaOrder",
-    "Provider",
-    "QGRanker",
-    "Query",
-    "Question",
-    "RGSRanker",
-    "RGYNRanker",
-    "RankGPTConfig",
-    "RankGPTRanker",
-    "RankRAGConfig",
-    "RankRAGRanker",
-    "RankedQuery",
-    "Ranker",
-    "RankerConfig",
-    "Ranking",
-    "RankingDone",
-    "RankingStarted",
-    "RateLimited",
-    "RebelConfig",
-    "RebelRanker",
-    "ReplyError",
-    "ReplySchema",
-    "RequestRejected",
-    "RerankRanker",
-    "Rubric",
-    "RubricWritten",
-    "RunError",
-    "Score",
-    "Scoring",
-    "ScriptedChat",
-    "ServerFailed",
-    "SetwiseConfig",
-    "SetwiseRanker",
-    "State",
-    "Tag",
-    "Team",
-    "TeamRecruited",
-    "Unreadable",
-    "UnsupportedCapability",
-    "Usage",
-    "UsageTable",
-    "WeakJudgeWarning",
-    "WindowCounts",
-    "compare",
-    "connect",
-    "fuse",
-]
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

@@ -68,18 +68,11 @@ paper says, see ``docs/evaluation.md``."""
 
 _Count = Annotated[int | None, Field(ge=1, le=LARGEST)]
 
-
 HOW_NOT_WHAT = frozenset(
-    {
-        "concurrency",
-        "query_concurrency",
-        "timeout",
-        "requests_per_minute",
-        "tokens_per_minute",
-        "max_calls",
-        "max_cost",
-        "batch",
-    }
+    (
+        *("concurrency", "query_concurrency", "timeout", "batch"),
+        *("requests_per_minute", "tokens_per_minute", "max_calls", "max_cost"),
+    )
 )
 """Fields of the configuration that concern calls and change no score."""
 
@@ -343,11 +336,9 @@ class RankerConfig(BaseModel):
         return type(self)(**{**fields, **options})
 
     def for_model(self, capabilities: Capabilities, *, team: bool = False) -> Self:
-        """Return this configuration with the defaults for encoders.
+        """This configuration with the defaults for encoders, but for fields that are set.
 
-        Models that answer only typed questions are asked by criterion if they are encoders, which
-        takes no more calls. Fields that a caller or a preset has set are kept, and fields that
-        would contradict those are left at their plain defaults.
+        Encoders are asked by criterion, which takes no more calls.
         """
         chosen: dict[str, Any] = {}
         if not capabilities.prompts and "scoring" not in self.model_fields_set:
@@ -362,16 +353,10 @@ class RankerConfig(BaseModel):
         return self.replaced(chosen)
 
     def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> Self:
-        """Return this configuration with the library's personas and rubrics, if none writes any.
-
-        Fields that are set are kept.
-        """
-        chosen = {
-            name: "library"
-            for name, role in (("recruiting", recruiter), ("criteria", criteria))
-            if not role.prompts and name not in self.model_fields_set
-        }
-        return self.replaced(chosen)
+        """This configuration with the library's personas and rubrics, where no model writes any."""
+        roles = {"recruiting": recruiter, "criteria": criteria}
+        unset = roles.keys() - self.model_fields_set
+        return self.replaced({name: "library" for name in unset if not roles[name].prompts})
 
     @property
     def workers(self) -> int:

@@ -26,7 +26,7 @@
 Errors in persona, rubric, team and prompt files are `personas.PersonasError`s: that
 package stands below this one and knows nothing of models.
 
-Foreign errors (a provider's SDK, the HTTP client, the operating system) are turned into
+Foreign errors (of the HTTP client, the operating system) are turned into
 one of these at the boundary where they arise, and kept as ``__cause__``.
 """
 

@@ -46,18 +46,15 @@ class Estimate:
     """Estimated effort of ranking; two add up with ``+``.
 
     The number of calls follows from the same steps as the ranking itself, with a made-up team
-    and made-up rubrics where none are known yet: it is exact as long as recruiters find as
-    many personas as they are asked for and replies can be read. With ``criteria="dataset"`` for
-    recruited personas it depends on what is found, and is counted as if all queries had the same
-    team.
-    Tokens are guesses from the length of the texts (four bytes each), without thoughts.
+    and made-up rubrics: it is exact as long as recruiters find as many personas as they are asked
+    for and replies can be read. With ``criteria="dataset"`` for recruited personas all queries
+    count as if they had one team. Tokens are guesses: four bytes of text each, without thoughts.
 
     Attributes:
-        table: calls and tokens expected, by stage, persona and model; in ``table.reused``,
-            what the answers took that are in the ledger already.
-        calls_at_least: the fewest calls there may be: of rankers whose comparisons depend on the
-            answers, if these end them as soon as they ever can. Never above the calls that are
-            made.
+        table: calls and tokens expected, by stage, persona and model; ``table.reused`` has those
+            of answers that are in the ledger already.
+        calls_at_least: the fewest calls there may be, of rankers whose comparisons depend on the
+            answers.
         cost_at_most: US dollars, if nothing is cached, all replies are as long as they may
             be, and each is asked for again as often as ``resample`` and ``repair_attempts``
             allow; None if a model's price is not known.

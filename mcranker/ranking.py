@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.inputs.grades import checked_grades
@@ -24,14 +24,7 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import NDArray
 
-    from mcranker.llm.models import LedgerSpec, ModelSpec
     from personas.ranking.usage import Usage
-
-_AS_ASKED = (
-    *("prompts", "lowercase_query", "title_separator", "max_passage_words", "single_quotes"),
-    *("temperature", "seed", "cache_variant", "repair_attempts"),
-)
-"""Options about requests to models, whatever the ranker."""
 
 _REFUSED = (
     '{} of {} scores are missing and missing_policy="fail"; see the reasons in the log, or choose '
@@ -147,46 +140,6 @@ class Ranking(RankingRecord):
             absolute=self.absolute and not self.orders,
         )
         return replace(self, config=config, hits=hits)
-
-    def explain(
-        self,
-        top: int = 10,
-        *,
-        model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        ledger: LedgerSpec = "default",
-        **options: Any,
-    ) -> Ranking:
-        """Ask why each judge gave the first passages what it gave them. Order and scores stay.
-
-        >>> mcranker.Ranking.from_dict(stored).explain(top=5)[0].reasons
-
-        `Ranker.explain`, which says more, does the same with the models of a ranker that is open.
-
-        Args:
-            top: passages that are asked about.
-            model: which is asked; the one that judged if None.
-            base_url: of an OpenAI- or Anthropic-compatible server.
-            api_key: instead of the environment's.
-            ledger: the file that keeps every answer.
-            options: fields of `RankerConfig`, such as ``max_calls``; the wording of prompts and the
-                form of passages are those of the ranking unless given.
-
-        Raises:
-            ConfigError, InputError, ModelError, BudgetExceeded: as `Ranker.explain`.
-        """
-        from mcranker import DirectRanker, RankerConfig
-
-        kept = {name: self.config[name] for name in _AS_ASKED if name in self.config}
-        with DirectRanker(
-            model=model or self.models.get("scoring"),
-            config=RankerConfig(**{**kept, **options}),
-            base_url=base_url,
-            api_key=api_key,
-            ledger=ledger,
-        ) as ranker:
-            return ranker.explain(self, top)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """`to_dict` as JSON text, with control characters as escapes."""
@@ -316,9 +269,7 @@ def combined(
     found = rule.relevance(values, assessed).tolist() if absolute else []
     relevances = [None if math.isnan(each) else each for each in found]
     return in_order(
-        hits,
-        by_place,
-        [relevances[row] if absolute and row >= 0 else None for row in row_of],
+        hits, by_place, [relevances[row] if absolute and row >= 0 else None for row in row_of]
     )
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers
 from mcranker.llm.models import ROLES
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 CONTENT_VARIABLE = "MCRANKER_TRACE_CONTENT"
 """Set to 1, it lets queries, passages, prompts and replies into spans."""
 
+Documents: TypeAlias = Sequence[tuple[str, str, float | None]]
+"""Id, text and score of each."""
+
 LISTED = 20
 """Most passages of each side in a span, which may have 128 attributes by default."""
 
@@ -40,25 +43,11 @@ _SYSTEMS = ("openai", "anthropic")  # prefixes that are names of OpenInference's
 @contextmanager
 def ranking_span(ranker: str, job: Job) -> Iterator[tuple[Job, Callable[[Ranking], None]]]:
     """A span for what happens in the block: rank the job given there, and call with the ranking."""
-    if (trace := _begun("rank")) is None:
-        yield job, lambda _: None
-        return
-    span = trace.span
-    _set_documents(
-        span,
-        "reranker.input_documents",
-        [
-            _document(each.id, each.text if trace.content else None)
-            for each in job.passages[:LISTED]
-        ],
-    )
-    traced: dict[str, Any] = {role: _Traced(getattr(job.models, role), trace) for role in ROLES}
-    try:
-        with _inside(span):
-            yield replace(job, models=replace(job.models, **traced)), trace.end
-    finally:
-        trace.close()
-        facts: dict[str, Any] = {
+    with _traced("rank") as trace:
+        if trace.span is None:
+            yield job, lambda _: None
+            return
+        trace.facts = {
             "openinference.span.kind": "RERANKER",
             "reranker.model_name": job.models.scoring.name,
             "mcranker.ranker": ranker,
@@ -66,86 +55,53 @@ def ranking_span(ranker: str, job: Job) -> Iterator[tuple[Job, Callable[[Ranking
             "mcranker.passages": len(job.passages),
         }
         if job.config.top_n is not None:
-            facts["reranker.top_k"] = job.config.top_n
+            trace.facts["reranker.top_k"] = job.config.top_n
         if trace.content:
-            facts |= {"reranker.query": job.query.text, "input.value": job.query.text}
-        span.set_attributes(facts)
-        span.end()
+            trace.facts |= {"reranker.query": job.query.text, "input.value": job.query.text}
+        given = [(each.id, each.text, None) for each in job.passages[:LISTED]]
+        trace.documents(trace.span, "reranker.input_documents", given)
+        around: dict[str, Any] = {role: trace.around(getattr(job.models, role)) for role in ROLES}
+        yield replace(job, models=replace(job.models, **around)), trace.ranked
 
 
 @contextmanager
-def answer_span(question: Query) -> Iterator[AnswerTrace]:
+def answer_span(question: Query) -> Iterator[Trace]:
     """A span for what happens in the block, from a question to its answer."""
-    if (trace := _begun("ask")) is None:
-        yield AnswerTrace(None)
-        return
-    try:
-        with _inside(trace.span):
-            yield AnswerTrace(trace)
-    finally:
-        trace.close()
-        facts = {"openinference.span.kind": "CHAIN", "mcranker.query_id": question.id}
+    with _traced("ask") as trace:
+        trace.facts = {"openinference.span.kind": "CHAIN", "mcranker.query_id": question.id}
         if trace.content:
-            facts["input.value"] = question.conversation
-        trace.span.set_attributes(facts)
-        trace.span.end()
+            trace.facts["input.value"] = question.conversation
+        yield trace
 
 
-class AnswerTrace:
-    """The spans of an answer; without a trace nothing happens."""
-
-    def __init__(self, trace: _RankingTrace | None) -> None:
-        self._trace = trace
-
-    def around(self, model: ChatModel) -> ChatModel:
-        """Return the model with a span around each call."""
-        return model if self._trace is None else _Traced(model, self._trace)
-
-    @contextmanager
-    def retrieval(self) -> Iterator[Callable[[Sequence[tuple[str, str, float | None]]], None]]:
-        """A span for a search; call with id, text and score of what it found."""
-        if (trace := self._trace) is None:
-            yield lambda _: None
-            return
-
-        def found(passages: Sequence[tuple[str, str, float | None]]) -> None:
-            documents = [
-                _document(name, text if trace.content else None, score)
-                for name, text, score in passages[:LISTED]
-            ]
-            _set_documents(span, "retrieval.documents", documents)
-
-        facts = {"openinference.span.kind": "RETRIEVER"}
-        span = trace.start("retrieval", trace.span, facts)
-        try:
-            with _inside(span):
-                yield found
-        finally:
-            span.end()
-
-    def end(self, text: str, facts: Mapping[str, str | bool | int]) -> None:
-        """Note what came of it."""
-        if self._trace is not None:
-            said = {"output.value": text} if self._trace.content else {}
-            self._trace.span.set_attributes({**facts, **said})
-
-
-def _begun(name: str) -> _RankingTrace | None:
-    """Begin a span; None in a program without a provider, or if it is not recorded."""
+@contextmanager
+def _traced(name: str) -> Iterator[Trace]:
+    """A trace of the block, without a span in programs without a provider."""
+    span = tracer = None
     # A program that sets a provider has imported this.
-    if (api := sys.modules.get("opentelemetry.trace")) is None:
-        return None
-    from mcranker import __version__
+    if (api := sys.modules.get("opentelemetry.trace")) is not None:
+        from mcranker import __version__
 
-    tracer = api.get_tracer("mcranker", __version__)
-    span = tracer.start_span(name)
-    return _RankingTrace(tracer, span) if span.is_recording() else None
+        tracer = api.get_tracer("mcranker", __version__)
+        span = tracer.start_span(name)
+    if span is None or not span.is_recording():
+        yield Trace(None, None)
+        return
+    trace = Trace(tracer, span)
+    try:
+        with _inside(span):
+            yield trace
+    finally:
+        for stage, ended in trace.stages.values():
+            stage.end(ended or None)
+        span.set_attributes(trace.facts)  # last: of too many, the first are dropped
+        span.end()
 
 
 class _Traced(Wrapper):
     """A model with a span around each call."""
 
-    def __init__(self, model: ChatModel, trace: _RankingTrace) -> None:
+    def __init__(self, model: ChatModel, trace: Trace) -> None:
         super().__init__(model)
         self._trace = trace
         if isinstance(model, ReusesAnswers):
@@ -158,23 +114,65 @@ class _Traced(Wrapper):
             return reply
 
 
-class _RankingTrace:
+class Trace:
     """A ranking's or answer's span, one for each stage, and one for each call below these."""
 
-    def __init__(self, tracer: Tracer, span: Span) -> None:
+    def __init__(self, tracer: Tracer | None, span: Span | None) -> None:
         self.content = os.environ.get(CONTENT_VARIABLE, "").lower() in {"1", "true", "yes", "on"}
         self._tracer = tracer
         self.span = span
-        self._stages: dict[str, tuple[Span, int]] = {}
+        self.facts: dict[str, Any] = {}
+        self.stages: dict[str, tuple[Span, int]] = {}
+
+    def around(self, model: ChatModel) -> ChatModel:
+        """Return the model with a span around each call."""
+        return model if self.span is None else _Traced(model, self)
+
+    @contextmanager
+    def retrieval(self) -> Iterator[Callable[[Documents], None]]:
+        """A span for a search; call with id, text and score of what it found."""
+        if self.span is None:
+            yield lambda _: None
+            return
+        span = self.start("retrieval", self.span, {"openinference.span.kind": "RETRIEVER"})
+        try:
+            with _inside(span):
+                yield lambda found: self.documents(span, "retrieval.documents", found)
+        finally:
+            span.end()
+
+    def end(self, text: str, facts: Mapping[str, str | bool | int]) -> None:
+        self.facts |= {**facts, **({"output.value": text} if self.content else {})}
+
+    def ranked(self, ranking: Ranking) -> None:
+        assert self.span is not None
+        hits = [(hit.doc_id, hit.passage.text, hit.score) for hit in ranking[:LISTED]]
+        self.documents(self.span, "reranker.output_documents", hits)
+        self.facts |= {
+            "mcranker.calls": ranking.calls.total.calls,
+            "mcranker.ledger_hits": ranking.calls.reused.total.calls,
+            "mcranker.missing_scores": len(ranking.missing),
+            "mcranker.partial": ranking.partial,
+        }
+        if ranking.failure:
+            self.facts["mcranker.kept_first_stage"] = True
+
+    def documents(self, span: Span, name: str, found: Documents) -> None:
+        """Set ids, scores and, where they are let in, texts of documents."""
+        for place, (doc_id, text, score) in enumerate(found[:LISTED]):
+            parts = {"id": doc_id, "content": text if self.content else None, "score": score}
+            for part, value in parts.items():
+                if value is not None:
+                    span.set_attribute(f"{name}.{place}.document.{part}", value)
 
     @contextmanager
     def call(self, model: str, request: ChatRequest) -> Iterator[Callable[[ChatReply], None]]:
-        """A span for one call."""
+        assert self.span is not None
         tag = request.tag
-        if tag.stage not in self._stages:
+        if tag.stage not in self.stages:
             stage = self.start(tag.stage, self.span, {"openinference.span.kind": "CHAIN"})
-            self._stages[tag.stage] = stage, 0
-        above, _ = self._stages[tag.stage]
+            self.stages[tag.stage] = stage, 0
+        above, _ = self.stages[tag.stage]
         kind = "decision" if request.questions else "llm"
         facts = {
             "openinference.span.kind": kind.upper(),
@@ -197,34 +195,12 @@ class _RankingTrace:
                 yield lambda reply: span.set_attributes(self._answer(kind, reply))
         finally:
             span.end()
-            self._stages[tag.stage] = above, time.time_ns()
-
-    def end(self, ranking: Ranking) -> None:
-        """Note what came of it."""
-        found = [
-            _document(hit.doc_id, hit.passage.text if self.content else None, hit.score)
-            for hit in ranking[:LISTED]
-        ]
-        _set_documents(self.span, "reranker.output_documents", found)
-        facts: dict[str, Any] = {
-            "mcranker.calls": ranking.calls.total.calls,
-            "mcranker.ledger_hits": ranking.calls.reused.total.calls,
-            "mcranker.missing_scores": len(ranking.missing),
-            "mcranker.partial": ranking.partial,
-        }
-        if ranking.failure:
-            facts["mcranker.kept_first_stage"] = True
-        self.span.set_attributes(facts)
-
-    def close(self) -> None:
-        """End the stages, each when its last call ended."""
-        for span, ended in self._stages.values():
-            span.end(ended or None)
+            self.stages[tag.stage] = above, time.time_ns()
 
     def start(self, name: str, above: Span, facts: Mapping[str, Any]) -> Span:
-        """Begin a span below another one."""
         from opentelemetry.trace import set_span_in_context
 
+        assert self._tracer is not None
         context = set_span_in_context(above)
         return self._tracer.start_span(name, context=context, attributes=dict(facts))
 
@@ -268,23 +244,6 @@ def _inside(span: Span) -> Iterator[None]:
         except BaseException:
             span.set_attribute("mcranker.cancelled", value=True)
             raise
-
-
-def _document(
-    name: str, text: str | None = None, score: float | None = None
-) -> Mapping[str, str | float]:
-    parts = {"id": name, "content": text, "score": score}
-    return {f"document.{part}": value for part, value in parts.items() if value is not None}
-
-
-def _set_documents(span: Span, name: str, documents: Sequence[Mapping[str, str | float]]) -> None:
-    span.set_attributes(
-        {
-            f"{name}.{place}.{part}": value
-            for place, document in enumerate(documents)
-            for part, value in document.items()
-        }
-    )
 
 
 def _messages(prefix: str, request: ChatRequest) -> dict[str, str]:

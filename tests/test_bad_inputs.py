@@ -13,7 +13,6 @@ import math
 import os
 import random
 import shlex
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from typing import Any, TypeAlias
 import pytest
 
 from mcranker import ConfigError, InputError, MCRanker, RankerConfig, Ranking, ScriptedChat
-from mcranker.inputs.passages import as_passages
 from personas import PersonasError, library, save
 from personas.report import render_inspection
 from personas.report.terminal import print_inspection
@@ -41,47 +39,23 @@ Keys: TypeAlias = tuple[str | int, ...]
 TABLE = f"""
 # --- numbers ---
 mcranker rank q a -o seed={BIG} => {BIG}
-mcranker rank q a --team-size 0 => --team-size
 mcranker rank q a --depth {BIG} => {BIG}
 mcranker rank q a -o temperature=nan => nan
 mcranker rank q a --max-cost inf => inf
-mcranker rank q a -o requests_per_minute=0 => 0
 mcranker inspect saved.json --top {BIG} => {BIG}
-mcranker inspect saved.json --top none => none
 mcranker ledger --remove --older-than nan => nan
 mcranker ledger --remove --older-than 1e300 --ledger gone.db => gone.db
 beir-eval retrieve tiny --out o --b 1.5 => 1.5
 beir-eval retrieve tiny --out o --depth {BIG} => {BIG}
 beir-eval fuse run.trec run2.trec --out o --method wsum --param weights=1e400,1 => 1e400
-beir-eval fuse run.trec run2.trec --out o --method wsum --param weights=1,2,3 => 3 numbers
-beir-eval fuse run.trec run2.trec --out o --param k=nan => nan
-beir-eval fuse run.trec run2.trec --out - => /dev/stdout
 beir-eval fuse run.trec run2.trec --out o.trec.gz => leave out '.gz'
 mcranker compare "runs/scifact/DIRECT(0,10)" first-stage --passages 0 => 0
 # --- words that are none ---
-mcranker rnk => rnk
-mcranker rank => QUERY
-mcranker rank q => no passage
-mcranker rank '' a => empty
-mcranker rank q a --bogus => --bogus
-mcranker rank q a -o preset=odd => odd
-mcranker rank q a -o criteria=dataset => dataset
 mcranker rank q a -o labels=one --scoring expected => labels
 mcranker rank q a -o 'require=' => require
-mcranker rank q a -o prompts=nowhere => nowhere
-mcranker rank q a --ranker odd => odd
-mcranker rank q a --team nobody_at_all => nobody_at_all
-mcranker rank q a --team gone.yaml => gone.yaml
 mcranker rank q a -o 'query_id=a b' --output trec => a b
-mcranker rank-run --queries queries.jsonl => RUN
-mcranker rank-run run.trec --queries queries.jsonl => --corpus
-mcranker ledger --remove => --all
 mcranker ledger --check --remove => --check
 mcranker ledger --older-than 3 => --remove
-mcranker recruit q --out team.txt => team.txt
-beir-eval run => suite
-beir-eval run tabel1 => tabel1
-beir-eval run --dataset tiny => suite
 beir-eval run --dataset nowhere_at_all --ranker direct => nowhere_at_all
 beir-eval run --dataset adir --ranker direct => adir
 beir-eval run --dataset tiny --split odd --ranker direct => odd
@@ -90,63 +64,43 @@ beir-eval run --dataset tiny --ranker direct --queries zero.bin => zero.bin
 beir-eval run --dataset tiny --ranker direct --first-stage foreign.trec => foreign.trec
 beir-eval run --dataset tiny --ranker direct --measures odd => odd
 beir-eval run --dataset tiny --ranker direct --measures nDCG@{BIG} => {BIG}
-beir-eval run suite.toml --use x => x
-beir-eval run suite.toml --ranker direct => --ranker
 beir-eval run bad.toml => bad.toml
 beir-eval run latin.toml => latin.toml
-beir-eval run --suites adir => adir
-beir-eval evaluate run.trec => --qrels
 beir-eval evaluate run.trec --qrels qrels.tsv --dataset tiny => --qrels
 beir-eval evaluate run.trec run.trec --qrels qrels.tsv => run.trec
 beir-eval evaluate run.trec --qrels qrels.tsv --compare => --compare
-beir-eval fuse run.trec --out o => two
-beir-eval retrieve tiny => --out
-beir-eval report => RUNS
 beir-eval report runs --baseline odd => odd
-mcranker compare a => AFTER
 mcranker compare run.trec run2.trec => run.trec
-personas show nobody => nobody
 personas show --check gone => 1 of 1 file
-personas report runs => --out
 personas report tiny --out o => tiny
 # --- names that are too long for a file ---
 mcranker rank q a -o prompts={LONG} => xxxx
 mcranker rank q a --report {LONG} => xxxx
 beir-eval run --dataset tiny --ranker direct --out {LONG} => xxxx
 # --- files ---
-mcranker rank q --docs gone.jsonl => gone.jsonl
 mcranker rank q --docs /dev/zero => /dev/zero
-mcranker rank q --docs empty => empty
 mcranker rank q --docs blank.jsonl => blank.jsonl
 mcranker rank q --docs latin.jsonl => latin.jsonl:2
 mcranker rank q --docs zero.bin => zero.bin
 mcranker rank q --docs cut.jsonl => cut.jsonl:2
 mcranker rank q --docs numbers.jsonl => numbers.jsonl:1
 mcranker rank q --docs twice.jsonl => twice.jsonl:2
-mcranker rank q --docs notext.jsonl => notext.jsonl:1
 mcranker rank-run run.trec --queries noid.jsonl --corpus corpus.jsonl => noid.jsonl:1
 mcranker rank q --docs bigscore.jsonl => bigscore.jsonl:1
 mcranker rank q --docs deep.json => deep.json
 mcranker rank q --docs digits.jsonl => digits.jsonl:1
 mcranker rank q --docs surrogate.jsonl => surrogate.jsonl:1
-mcranker rank q --docs number.json => number.json
 mcranker rank q --docs columns.tsv => columns.tsv:2
 mcranker rank-run run.trec --queries docs.jsonl --corpus corpus.jsonl => docs.jsonl
-mcranker rank-run docs.jsonl --queries queries.jsonl --corpus corpus.jsonl => docs.jsonl:1
 mcranker rank-run bad.trec --queries queries.jsonl --corpus corpus.jsonl => bad.trec:1
 mcranker rank-run run.trec --queries queries.jsonl --corpus docs.jsonl => docs.jsonl
-mcranker rank q a --out o --save o => o
-mcranker ledger --ledger gone.db => gone.db
 mcranker inspect docs.jsonl => docs.jsonl:1
 mcranker inspect saved.json --query odd => odd
 mcranker inspect saved.json --passage 99 => 99
 mcranker inspect saved.json --qrels grade.tsv => grade.tsv:2
-mcranker inspect saved.json --html saved.json => --html
-mcranker inspect saved.json --html gone/o.html => gone/o.html
 mcranker inspect runs => runs
 mcranker inspect runs/scifact/data => data
 beir-eval evaluate bad.trec --qrels qrels.tsv => bad.trec:1
-beir-eval evaluate run.trec --qrels empty => empty
 beir-eval evaluate run.trec --qrels grade.tsv => grade.tsv:2
 beir-eval evaluate run.trec --dataset ./gone => ./gone
 beir-eval retrieve nocorpus --out o => corpus.jsonl
@@ -154,7 +108,6 @@ beir-eval retrieve noqueries --out o => queries.jsonl
 beir-eval retrieve grades --out o => test.tsv:2
 beir-eval retrieve twice --out o => corpus.jsonl:2
 beir-eval retrieve badgz --out o => corpus.jsonl.gz
-beir-eval run --dataset tiny --ranker direct --out docs.jsonl => docs.jsonl
 beir-eval report runs --out docs.jsonl/x => docs.jsonl
 mcranker compare "runs/scifact/DIRECT(0,10)" bad.trec => bad.trec
 personas show broken.yaml => broken.yaml
@@ -188,13 +141,11 @@ FILES: dict[str, str | bytes] = {
     "numbers.jsonl": "1\n2\n",
     "twice.jsonl": GOOD * 2,
     "noid.jsonl": '{"text": "one"}\n',
-    "notext.jsonl": '{"id": "d1"}\n',
     "surrogate.jsonl": '{"id": "\\ud800", "text": "a"}\n',
     "bigscore.jsonl": '{"id": "d1", "text": "one", "score": 1e39}\n',
     "deep.jsonl": "[" * 100_000 + "\n",
     "deep.json": "[" * 100_000 + "]" * 100_000,
     "digits.jsonl": '{"id": ' + "9" * 5000 + ', "text": "one"}\n',
-    "number.json": "7\n",
     "columns.tsv": "d1\tone\nd2\ttwo\tthree\n",
     "grade.tsv": f"query-id\tcorpus-id\tscore\nq1\td3\t1{'0' * 22}\n",
     "adir/nothing.txt": "",
@@ -229,8 +180,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Path) -> Connected:
-    here = shutil.copytree(place, tmp_path / "here")
-    monkeypatch.chdir(here)
+    monkeypatch.chdir(place)
     return scripted(monkeypatch, tmp_path)
 
 
@@ -283,40 +233,7 @@ def test_texts_of_a_configuration_can_be_sent() -> None:
         MCRanker(model="openai:\udcff")
 
 
-def test_ids_and_grades_that_python_hands_over(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a number of over 64 bits; give a string"):
-        as_passages([{"id": 10**5000, "text": "x"}])
-    odd: tuple[Any, ...] = (HUGE, -HUGE, 10**5000, 1.5, "x", True, None, math.nan)
-    for grade in odd:
-        with pytest.raises(InputError, match=r"the grade of 'a' is .*; give a whole number"):
-            Ranking.from_dict(data_of()).to_html(tmp_path / "page.html", grades={"a": grade})
-
-
-def test_models_and_servers_whose_names_are_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "x")
-    for args in (
-        ("rank", "q", "a", "--model", "openai:\udcff"),
-        ("rank", "q", "a", "--model", "openai:x", "--base-url", "http://\udcff"),
-        ("rank", "q", "a", "--model", "local:\udcff.gguf"),
-        ("recruit", "q", "-o", "criteria_model=anthropic:\udcff"),
-    ):
-        assert "it is not UTF-8" in refused("mcranker", *args)
-    found = call("mcranker", "models", "--check", "--model", "openai:\udcff")
-    assert "openai:\\udcff' names no model" in found.stdout
-    assert found.exit_code == 1
-    monkeypatch.setenv("MCRANKER_MODEL", "openai:\udcff")
-    assert "it is not UTF-8" in refused("mcranker", "rank", "q", "a")
-
-
 # --- files that are none ----------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("model")
-def test_a_very_long_value_is_cut_in_the_line() -> None:
-    written(Path("long.trec"), f"q1 Q0 {'d' * 100_000} 1 1 x\n" * 2)
-    said = refused("beir-eval", "evaluate", "long.trec", "--qrels", "qrels.tsv")
-    assert said.startswith("long.trec:2: document 'ddd")
-    assert len(said) < 4_100
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
@@ -343,14 +260,6 @@ def test_a_named_pipe_is_read_like_a_file_and_as_bounded() -> None:
             assert call("mcranker", "rank", "q", "--docs", "pipe.jsonl").exit_code == 0
         writer.join(timeout=30)
         assert not writer.is_alive()
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full")
-@pytest.mark.usefixtures("model")
-@pytest.mark.parametrize("flag", ["--out", "--save", "--report"])
-def test_a_disk_that_is_full(flag: str) -> None:
-    said = refused("mcranker", "rank", "q", "a", flag, "/dev/full")
-    assert "No space left" in said
 
 
 # --- saved rankings ---------------------------------------------------------------------------
@@ -406,12 +315,12 @@ def test_saved_rankings_with_other_values_in_any_place(tmp_path: Path) -> None:
     chance = random.Random(0)
     cases = [(path, value) for path in _places(whole) for value in REPLACEMENTS]
     refusals: list[str] = []
-    for path, value in chance.sample(cases, min(scaled(300), len(cases))):
+    for path, value in chance.sample(cases, min(scaled(100), len(cases))):
         data = _with(whole, path, value)
         for use in USES:
             try:
                 use(data, tmp_path)
             except (InputError, PersonasError) as error:
                 refusals.append(str(error))
-    assert len(refusals) > scaled(300)
+    assert len(refusals) > scaled(100)
     assert all(len(said) < 2_000 for said in refusals)

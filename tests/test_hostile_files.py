@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import time
 from pathlib import Path
@@ -13,22 +12,15 @@ from beir_eval.errors import SuiteError
 from beir_eval.experiment.suite_form import read_form
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.method.team_plan import as_team
 from personas import (
-    Member,
-    Persona,
     PromptError,
     PromptSet,
     SchemaError,
     Team,
     load,
-    loads,
-    normalize_weights,
-    save,
 )
-from personas.files import DEEPEST, LARGEST, MOST_VALUES, line_numbers, load_any
+from personas.files import DEEPEST, LARGEST, MOST_VALUES, load_any
 
-TEAM = Team(members=(Member(persona=Persona(name="Nurse", description="Cares.")),))
 LONGEST_MESSAGE = 2_500
 
 
@@ -54,23 +46,15 @@ HOSTILE = {
     "deep list": "members: " + "[" * 100_000,
     "deep mapping": "members:\n" + "".join(" " * place + "a:\n" for place in range(900)),
     "many members": "members: [" + "{}, " * 60_000 + "]",
-    "many keys": "\n".join(f"k{place}: 1" for place in range(45_000)) + "\nmembers: []",
-    "a long number": "members: " + "9" * 900_000,
     "a long word": "members: " + "x" * 900_000,
     "a long key": "x" * 900 + ": 1\nmembers: []",
-    "a long tag": "members: !" + "x" * 900_000 + " y",
     "a long binary": "members: !!binary '" + "\U0001f600" * 200_000 + "'",
     "objects": "members: !!python/object/apply:os.system ['true']",
     "many documents": "--- a\n" * 100_000,
-    "quotes": "members: " + "'" * 900_000,
-    "dashes": "- " * 400_000,
     "anchors": "members: [" + "&a x, " * 90_000 + "]",
-    "spaces": "members:" + " " * 900_000 + "\t[",
     "control characters": "members: " + "\x00" * 900_000,
-    "weights": "criteria: [{name: a, weight: '" + "1" * 900_000 + "x'}]",
     "huge weights": "criteria: [{name: a, weight: 1.0e+308}, {name: b, weight: 1.0e+308}]",
     "no weight": "criteria: [{name: a, weight: .nan}, {name: b, weight: .inf}]",
-    "many topics": "name: a\ntopics: [" + "a, " * 90_000 + "]",
 }
 HOSTILE_JSON = {
     "deep list": '{"members": ' + "[" * 400_000,
@@ -129,19 +113,6 @@ def test_limits_are_named(text: str, problem: str, tmp_path: Path) -> None:
     assert problem in str(caught.value)
 
 
-def test_aliases_of_ordinary_files_work() -> None:
-    text = (
-        "members:\n"
-        "- persona: {name: Nurse}\n"
-        "  rubric: &rubric\n"
-        "    criteria: [{name: Fits, weight: 60}, {name: New, weight: 40}]\n"
-        "- {persona: {name: Judge}, rubric: *rubric}\n"
-    )
-    team = loads(Team, text)
-    assert team.members[0].rubric == team.members[1].rubric
-    assert line_numbers(text)["members", 1] == 5
-
-
 def test_files_without_an_end_are_not_read_to_it(tmp_path: Path) -> None:
     (tmp_path / "team.yaml").symlink_to("/dev/zero")
     with pytest.raises(SchemaError, match="longer than 1 MB; make it smaller"):
@@ -180,36 +151,3 @@ def test_an_option_of_a_megabyte_has_a_short_message() -> None:
             with pytest.raises(ConfigError) as caught:
                 RankerConfig(**wrong)
             assert len(str(caught.value)) < LONGEST_MESSAGE
-
-
-@pytest.mark.parametrize(
-    "weight",
-    [1e308, float("inf"), float("nan"), 10**5000, -1, "9" * 10**6, "9" * 10**6 + "x"],
-    ids=["1e308", "inf", "nan", "10^5000", "-1", "digits", "digits and x"],
-)
-def test_impossible_weights_have_a_short_message(weight: float | str) -> None:
-    start = time.process_time()
-    with pytest.raises(ValueError, match="weight 1 is") as caught:
-        normalize_weights([weight, 1])
-    assert len(str(caught.value)) < 300
-    assert time.process_time() - start < 1
-
-
-def test_names_of_a_megabyte_have_a_short_message() -> None:
-    name = "x" * 10**6
-    for team in (name, [name]):
-        with pytest.raises((SchemaError, ConfigError)) as caught:
-            as_team(team)
-        assert len(str(caught.value)) < LONGEST_MESSAGE
-
-
-def test_a_team_that_cannot_be_written_leaves_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "team.json"
-    save(TEAM, path)
-    before = path.read_bytes()
-    broken = TEAM.model_copy(update={"description": "\ud800"})
-    with pytest.raises((SchemaError, UnicodeEncodeError)):
-        save(broken, path)
-    assert path.read_bytes() == before
-    assert [entry.name for entry in tmp_path.iterdir()] == ["team.json"]
-    assert json.loads(before)["members"]

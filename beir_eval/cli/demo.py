@@ -84,7 +84,7 @@ async def _rank_all(
             docs = [Passage(each.id, each.text, each.title, score) for each, score in documents]
             where = f"in query {len(rankings) + 1} of {len(queries)}, {{}}"
             async with ranker.astream(Query(text, query_id), docs) as events:
-                with showing(ctx, QueryTracker.of(ranker), where) as display:
+                with showing(ctx, QueryTracker(), where) as display:
                     async for event in events:
                         display.take(event)
             assert isinstance(event, RankingDone), "the last event of every ranking"

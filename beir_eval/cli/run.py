@@ -293,7 +293,6 @@ _PARAMS = [
 command = Verb(
     "run",
     _run,
-    keys=_KEYS,
     params=_PARAMS,
     help="""Run rankers over data sets, or pipelines over questions, into run folders.
 

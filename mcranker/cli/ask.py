@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import aclosing
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -30,8 +29,6 @@ from mcranker.cli.progress import (
     in_order,
     live_is_wanted,
     showing,
-    work_off,
-    worker_flag,
 )
 from mcranker.cli.rank import read_queries
 from mcranker.cli.results import check_local_models, show_estimate
@@ -39,9 +36,8 @@ from mcranker.cli.verb import Reads, Verb, Writes, dry_run_flag, flag, refuse
 from mcranker.estimate import Estimate
 from mcranker.inputs.passages import as_query
 from mcranker.llm.connect import DEFAULT_LOCAL
-from mcranker.rag.config import SHARED, models_of
+from mcranker.rag.config import models_of
 from mcranker.rag.result import AnswerDone
-from mcranker.rankers.work_claims import share_budget, shared_work
 from personas.format import counted
 from personas.ranking.types import Query
 from personas.sanitize import json_text
@@ -79,8 +75,6 @@ def _ask(ctx: click.Context) -> int:
             invocation.doing("estimating; nothing was sent")
             with pipeline:
                 return show_estimate(ctx, sum(map(pipeline.estimate, questions), Estimate()))
-    if params["worker"]:
-        return run_loop(partial(_work, ctx, pipeline, questions))
     with saying_where(ledger), output(params["out"]) as write:
         if many:
             return run_loop(partial(_answer_many, ctx, pipeline, questions, write))
@@ -94,13 +88,13 @@ def _ask(ctx: click.Context) -> int:
     elif not quiet:
         how = "for a page that shows why, ask again with --report why.html; answers are kept"
         report = params["report"]
-        say(how if report is None else f"the page that shows why is {report}")
+        say(how if report is None else f"wrote {report}, the page that shows why")
     return code
 
 
 async def _answer_one(ctx: click.Context, pipeline: RAGPipeline, question: Query) -> RAGResult:
     async with pipeline, pipeline.astream(question) as events:
-        with showing(ctx, QueryTracker("getting ready")) as display:
+        with showing(ctx, QueryTracker()) as display:
             async for event in events:
                 display.take(event)
     assert isinstance(event, AnswerDone), "the last event of every answer"
@@ -140,16 +134,6 @@ async def _answer_many(
         )
         return ERROR
     return MISSING_SCORES if incomplete else DONE
-
-
-async def _work(ctx: click.Context, pipeline: RAGPipeline, questions: list[Query]) -> int:
-    names = [chat.name for chat in pipeline.models.values()]
-    names += [] if pipeline.ranker is None else pipeline.ranker.models.names.values()
-    run = f"{sorted(set(names))} {pipeline.config.model_dump_json()}"
-    work = shared_work(questions, pipeline.ledger, lambda each: f"{run} {each}")
-    share_budget(pipeline.budget, pipeline.ledger, f"{run} {questions}")
-    async with pipeline, aclosing(work), pipeline.aanswer_many(work) as stream:
-        return await work_off(ctx, stream, len(questions), ("question", "questions"))
 
 
 def _write(params: dict[str, Any], result: RAGResult, write: Write, ledger: str) -> int:
@@ -201,7 +185,6 @@ def _check_usage(ctx: click.Context) -> None:
             "embedder" in given and "docs" not in given,
             "--embedder goes with --docs; an index keeps its own",
         ),
-        (ctx.params["worker"] and not many, "--worker goes with --questions FILE"),
         *(
             (many and name in given, f"--{name} does not go with --questions; use --out")
             for name in ("report", "save")
@@ -218,7 +201,6 @@ into, out = partial(flag, section="Input"), partial(flag, section="Output")
 command = Verb(
     "ask",
     _ask,
-    keys=SHARED,
     params=[
         click.Argument(["question"], required=False),
         *pipeline_flags("Input"),
@@ -243,10 +225,9 @@ command = Verb(
             type=click.Choice(["text", "json"]),
         ),
         out("--out", "Write the output there instead.", type=Writes()),
-        worker_flag(),
         out("--save", "Keep the whole answer as JSON.", type=Writes()),
         out("--report", "Write an HTML page from question to answer.", type=Writes()),
-        dry_run_flag("Output"),
+        dry_run_flag(),
     ],
     help="""Answer a question from documents: search, rank, write, and check the citations.
 

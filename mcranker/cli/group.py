@@ -15,7 +15,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
@@ -24,14 +23,21 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from mcranker import __version__
-from mcranker.cli.invocation import Interrupted, Invocation, say, say_as_it_is, speak_as
+from mcranker.cli.invocation import (
+    Interrupted,
+    Invocation,
+    debug_option,
+    say,
+    say_as_it_is,
+    speak_as,
+)
 from mcranker.cli.output import BROKEN_PIPE, DONE, USAGE, envelope, failure
 from mcranker.logs import WeakJudgeWarning
 from personas.sanitize import shown
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 error, 2 bad usage, 3 done with scores missing, 130 interrupted, "
-    "143 stopped."
+    "143 stopped by SIGTERM (129: SIGHUP), 141 output closed by its reader, such as head."
 )
 
 
@@ -43,10 +49,11 @@ class LazyVerb(NamedTuple):
     #: the line about it in the help
     help: str
 
-    def load(self) -> Any:
+    def load(self) -> click.Command:
         """Import the command."""
         module, _, name = self.module.partition(":")
-        return getattr(import_module(module), name or "command")
+        command: click.Command = getattr(import_module(module), name or "command")
+        return command
 
 
 VERBS = {
@@ -57,9 +64,7 @@ VERBS = {
     "index": LazyVerb("mcranker.cli.index", "Make an index of documents, or add to one."),
     "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as others do, or by MCP."),
     "models": LazyVerb("mcranker.cli.models", "List, download and check models."),
-    "ledger": LazyVerb(
-        "mcranker.cli.ledger", "See, save, thin out and check the answers that are kept."
-    ),
+    "ledger": LazyVerb("mcranker.cli.ledger", "Inspect, copy, prune and verify kept answers."),
 }
 """The verbs of `mcranker`."""
 
@@ -74,16 +79,11 @@ class Verbs(click.Group):
     """A group that knows its verbs' names and imports them when they are used."""
 
     def __init__(
-        self,
-        program: str,
-        verbs: Mapping[str, LazyVerb],
-        *,
-        added: str | None = None,
-        **rest: Any,
+        self, program: str, verbs: Mapping[str, LazyVerb], *, added: str = "", **rest: Any
     ) -> None:
         super().__init__(
             name=program,
-            params=_common_options(),
+            params=[debug_option()],
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
             **rest,
         )
@@ -93,33 +93,25 @@ class Verbs(click.Group):
         self._group = added
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self._verbs, *self._plugins()]
+        return [*self._verbs, *self._added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command: click.Command
-        if cmd_name in self._verbs:
-            command = self._verbs[cmd_name].load()
-        else:
-            added = self._plugins()
-            if cmd_name not in added:
-                raise click.exceptions.NoSuchCommand(
-                    cmd_name, possibilities=[*self._verbs, *added], ctx=ctx
-                )
-            command = _load_plugin(added[cmd_name])
+        if cmd_name not in (names := self.list_commands(ctx)):
+            raise click.exceptions.NoSuchCommand(cmd_name, possibilities=names, ctx=ctx)
         ctx.ensure_object(Invocation).reached = f"in '{self.program} {cmd_name}'".__str__
-        _add_common_options(command)
-        return command
+        if verb := self._verbs.get(cmd_name):
+            return verb.load()
+        return _loaded(self._added()[cmd_name])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, verb.help) for name, verb in self._verbs.items()]
-        rows += [(name, _plugin_help(entry)) for name, entry in self._plugins().items()]
+        rows += [(name, _help_of(entry)) for name, entry in self._added().items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
-    def _plugins(self) -> Mapping[str, EntryPoint]:
-        """Verb -> its entry point, sorted by verb."""
-        found = entry_points(group=self._group) if self._group else ()
-        return {each.name: each for each in sorted(found)}
+    def _added(self) -> Mapping[str, EntryPoint]:
+        """Verb that another package adds -> its entry point, sorted by verb."""
+        return {each.name: each for each in sorted(entry_points(group=self._group))}
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         try:
@@ -140,7 +132,7 @@ class Verbs(click.Group):
             raise _PipeClosed from error
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
-        """Run the command and end the process; see `mcranker.cli` for the exit codes."""
+        """Run the command and end the process."""
         _mend_streams()
         given = list(sys.argv[1:] if args is None else args)
         speak_as(self.program)
@@ -176,27 +168,10 @@ class Verbs(click.Group):
         except (_PipeClosed, BrokenPipeError):
             code = BROKEN_PIPE
         except (KeyboardInterrupt, click.Abort):  # outside of a verb
-            code = _report(invocation.interruption, debug=False, as_json=invocation.as_json)
+            code = _report(invocation.interruption, invocation)
         except Exception as error:  # noqa: BLE001 - the supervisor reports whatever it was
-            code = _report(error, debug=invocation.debug, as_json=invocation.as_json)
+            code = _report(error, invocation)
         return code if isinstance(code, int) else DONE
-
-
-def _common_options() -> list[click.Option]:
-    def note(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        invocation = ctx.ensure_object(Invocation)
-        if param.name == "debug":
-            invocation.debug |= value
-            return
-        invocation.verbose |= value
-        if ctx.parent is not None:  # given after the verb: the log is being shown already
-            invocation.set_level(noted=False)
-
-    common = partial(click.Option, is_flag=True, expose_value=False, is_eager=True, callback=note)
-    return [
-        common(["-v", "--verbose"], help="Say more about what is being done."),
-        common(["--debug"], help="Show the traceback of an error."),
-    ]
 
 
 cli = Verbs(
@@ -227,15 +202,7 @@ class _PipeClosed(Exception):
     """The output has no reader any more; click would turn the plain error into exit code 1."""
 
 
-def _add_common_options(command: click.Command) -> None:
-    taken = {param.name for param in command.params}
-    command.params += [option for option in _common_options() if option.name not in taken]
-    if isinstance(command, click.Group):
-        for below in command.commands.values():
-            _add_common_options(below)
-
-
-def _plugin_help(entry: EntryPoint) -> str:
+def _help_of(entry: EntryPoint) -> str:
     """The line about the verb in the help, or why it cannot be used."""
     try:
         found = entry.load()
@@ -244,11 +211,10 @@ def _plugin_help(entry: EntryPoint) -> str:
         return f"Cannot be loaded from {entry.value!r}: {error}."
 
 
-def _load_plugin(entry: EntryPoint) -> click.Command:
+def _loaded(entry: EntryPoint) -> click.Command:
     try:
         found = entry.load()
-        if isinstance(found, LazyVerb):
-            found = found.load()
+        found = found.load() if isinstance(found, LazyVerb) else found
     except (ImportError, AttributeError) as error:
         raise click.ClickException(
             f"the verb {entry.name!r} cannot be loaded from {entry.value!r}: {error}; "
@@ -259,9 +225,9 @@ def _load_plugin(entry: EntryPoint) -> click.Command:
     return found
 
 
-def _report(error: Exception, *, debug: bool, as_json: bool) -> int:
+def _report(error: Exception, invocation: Invocation) -> int:
     found = failure(error)
-    if debug:
+    if invocation.debug and not isinstance(error, Interrupted):
         import traceback
 
         with contextlib.suppress(OSError):
@@ -270,7 +236,7 @@ def _report(error: Exception, *, debug: bool, as_json: bool) -> int:
         say_as_it_is(found.message)
     else:
         say(f"error: {found.message}")
-    if as_json:
+    if invocation.as_json:
         with contextlib.suppress(OSError):
             click.echo(envelope(found.exit_code, [found.entry]).encode(), nl=False)
             sys.stdout.flush()

@@ -10,8 +10,8 @@ import click
 
 from mcranker.cli.invocation import Invocation, run_loop, say, skip_note
 from mcranker.cli.options import option_flags
-from mcranker.cli.output import DONE, print_json, print_line
-from mcranker.cli.progress import ProgressDisplay, Tracker, fetch_models, live_is_wanted
+from mcranker.cli.output import present
+from mcranker.cli.progress import Tracker, fetch_models, showing
 from mcranker.cli.verb import Verb, flag, output_flag
 from mcranker.config import RankerConfig
 from mcranker.errors import InputError
@@ -26,8 +26,7 @@ from personas.format import counted, file_size
 if TYPE_CHECKING:
     from mcranker.retrieval.embedders import Embedder
 
-_SHOWN = 20  # files that are left out, on standard error
-_LISTED = 10_000  # and in JSON
+_SHOWN, _LISTED = 20, 10_000  # documents that are left out: on standard error, in JSON
 
 
 def _index(ctx: click.Context) -> int:
@@ -44,39 +43,34 @@ def _index(ctx: click.Context) -> int:
     fetch_models([name], quiet=params["quiet"])
     config = RankerConfig(max_cost=params["max_cost"])
     embedder = connect_embedder(name, base_url=params["base_url"], config=config)
+    left_out: list[Skipped] = []
     with Index.create(out, embedder=embedder, chunks=params["chunks"] or made["chunks"]) as index:
-        left_out: list[Skipped] = []
         done = run_loop(partial(_added, ctx, index, embedder, left_out))
         about = index.describe()
     if not about["documents"]:
         raise InputError(f"{params['source']!r} holds no document with a text")
-    if params["output"] == "json":
-        return print_json(
-            index={**done._asdict(), "new_passages": done.chunks, **about},
-            skipped=[each._asdict() for each in left_out],
-        )
     parts = [f"{getattr(done, what):,} {what}" for what in ("added", "replaced", "unchanged")]
-    if done.skipped:
-        parts.append(f"{done.skipped:,} left out")
-    print_line(f"documents: {', '.join(parts)}")
+    parts += [f"{done.skipped:,} left out"] if done.skipped else []
     sizes = counted(about["documents"], "document"), counted(about["passages"], "passage")
-    print_line(f"{out}: {', '.join(sizes)}, {file_size(about['bytes'])}")
-    return DONE
+    size = file_size(about["bytes"])
+    return present(
+        ctx,
+        f"documents: {', '.join(parts)}\n{out}: {', '.join(sizes)}, {size}",
+        index={**done._asdict(), "new_passages": done.chunks, **about},
+        skipped=[each._asdict() for each in left_out],
+    )
 
 
 async def _added(
     ctx: click.Context, index: Index, embedder: Embedder, left_out: list[Skipped]
 ) -> Added:
-    invocation, quiet = ctx.ensure_object(Invocation), ctx.params["quiet"]
-    tracker = Tracker(stage="indexing")
-    done, skipped, note = Added(), 0, skip_note(quiet=quiet)
+    quiet, tracker = ctx.params["quiet"], Tracker("indexing")
+    done, note = Added(), skip_note(quiet=quiet)
 
     def skip(each: Skipped) -> None:
-        nonlocal skipped
-        skipped += 1
         if len(left_out) < _LISTED:
             left_out.append(each)
-        if skipped <= _SHOWN:
+        if len(left_out) <= _SHOWN:
             note(each)
 
     def count(now: Added) -> None:
@@ -86,18 +80,17 @@ async def _added(
         tracker.stage = f"indexing: {documents}, {counted(done.chunks, 'new passage')}"
         display.update()
 
-    invocation.reached = lambda: (
-        f"while {tracker.stage}; what was done is kept, and the same command goes on"
-    )
     try:
-        live = live_is_wanted(quiet=quiet)
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        with showing(ctx, tracker) as display:
+            ctx.ensure_object(Invocation).reached = lambda: (
+                f"while {tracker.stage}; what was done is kept, and the same command goes on"
+            )
             source = ctx.params["source"]
             await index.add(source, on_skip=skip, progress=count, usage=tracker.usage)
     finally:
         await embedder.aclose()
-    if skipped > _SHOWN and not quiet:
-        say(f"and {skipped - _SHOWN:,} more are left out; --output json lists them")
+    if done.skipped > _SHOWN and not quiet:
+        say(f"and {done.skipped - _SHOWN:,} more are left out; --output json lists them")
     return done
 
 

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from mcranker.runtime.stopping import stopping
+from mcranker.runtime.processes import stopping
 from personas.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ INTERRUPTED = 130
 
 _LOGGERS = ("mcranker", "personas")
 _LONGEST = 4_000  # characters of a line; an id may have millions
-_HEARD = ("SIGTERM", "SIGHUP")
 _PATIENCE = 2.0  # seconds for cleaning up, after which the next signal ends the process
 _speaker = ["mcranker"]
 
@@ -40,7 +40,7 @@ def say(message: str) -> None:
 
 
 def say_as_it_is(message: str) -> None:
-    """Like `say`, for one short, harmless line; imports nothing."""
+    """As `say`, for one short, harmless line; imports nothing."""
     # Where no message can be shown, the work goes on all the same.
     with contextlib.suppress(OSError):
         click.echo(f"{_speaker[0]}: {message}", err=True)
@@ -65,7 +65,7 @@ class Interrupted(Exception):
 
 
 class Interrupts:
-    """Hears what asks the command to end, in the ``with`` block, and lets it clean up."""
+    """Turns the signals that ask the command to end into one interrupt, and lets it clean up."""
 
     def __init__(self) -> None:
         self.first: signal.Signals | None = None
@@ -81,15 +81,20 @@ class Interrupts:
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
             return self
-        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        if ignored and hasattr(signal, "pthread_sigmask"):
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and sys.platform != "win32":
             # A shell's background job is deaf to Ctrl-C, but not to the others.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        self._set(signal.SIGINT, self)
-        for name in _HEARD:
+        handlers: dict[str, Any] = {
+            "SIGINT": self,
+            "SIGTERM": self._hear_other,
+            "SIGHUP": self._hear_other,
+        }
+        for name, handler in handlers.items():
             number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-                self._set(number, self._hear_other)
+            if number is not None and (
+                handler is self or signal.getsignal(number) is signal.SIG_DFL
+            ):
+                self._before[number] = signal.signal(number, handler)
         _active.append(self)
         return self
 
@@ -101,11 +106,10 @@ class Interrupts:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGINT."""
-        if not self._is_first(number):
-            return
-        if self._cancel is None:
-            raise KeyboardInterrupt
-        self._cancel()
+        if self._is_first(number):
+            if self._cancel is None:
+                raise KeyboardInterrupt
+            self._cancel()
 
     def at_once(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGINT in long work that an event loop waits for (`mcranker.runtime.bridge`)."""
@@ -134,9 +138,6 @@ class Interrupts:
             if self.first is None:
                 raise
             raise KeyboardInterrupt from None
-
-    def _set(self, number: signal.Signals, handler: Callable[..., None]) -> None:
-        self._before[number] = signal.signal(number, handler)
 
     def _hear_other(self, number: int, frame: FrameType | None) -> None:
         handler = signal.getsignal(signal.SIGINT)
@@ -167,21 +168,12 @@ class Invocation:
 
     as_json: bool = False
     debug: bool = False
-    verbose: bool = False
     reached: Callable[[], str] = "before any work was done".__str__
     interrupts: Interrupts = field(default_factory=Interrupts)
 
     def doing(self, what: str) -> None:
         """Name the current work, for the message of an interrupt."""
         self.reached = f"while {what}".__str__
-
-    @contextmanager
-    def during(self, what: str) -> Iterator[None]:
-        """Like `doing`, for as long as the block lasts."""
-        before = self.reached
-        self.doing(what)
-        yield
-        self.reached = before
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -194,7 +186,7 @@ class Invocation:
 
     @property
     def interruption(self) -> Interrupted:
-        """Return the message about an interrupt, and the exit code."""
+        """The message about an interrupt, with the exit code."""
         first = self.interrupts.first
         how = "interrupted" if first in (None, signal.SIGINT) else f"stopped by {first.name}"
         said = "".join(each if each.isprintable() else "?" for each in self.reached())
@@ -202,34 +194,42 @@ class Invocation:
 
     @contextmanager
     def logging(self) -> Iterator[None]:
-        """Show the packages' log records on standard error, one line each."""
-        loggers = [logging.getLogger(name) for name in _LOGGERS]
-        levels = [logger.level for logger in loggers]
+        """Show the packages' warnings on standard error, one line each."""
         handler = _OneLine()
-        for logger in loggers:
+        levels = [(logger, logger.level) for logger in map(logging.getLogger, _LOGGERS)]
+        for logger, _ in levels:
             logger.addHandler(handler)
-        self.set_level(noted=False)
+            logger.setLevel(logging.WARNING)
         try:
             yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
+            for logger, level in levels:
                 logger.removeHandler(handler)
                 logger.setLevel(level)
 
-    def set_level(self, *, noted: bool) -> None:
-        """Show informative records from now on, or only warnings; `verbose` shows them always."""
-        level = logging.INFO if noted or self.verbose else logging.WARNING
-        for name in _LOGGERS:
-            logging.getLogger(name).setLevel(level)
-
     @contextmanager
     def noting(self, wanted: bool) -> Iterator[None]:
-        """Show informative log records of the block, if `wanted`."""
-        self.set_level(noted=wanted)
+        """Show informative log records of the block too, if `wanted`."""
+        loggers = [logging.getLogger(name) for name in _LOGGERS if wanted]
+        for logger in loggers:
+            logger.setLevel(logging.INFO)
         try:
             yield
         finally:
-            self.set_level(noted=False)
+            for logger in loggers:
+                logger.setLevel(logging.WARNING)
+
+
+def debug_option() -> click.Option:
+    """``--debug``, before the verb and after it."""
+
+    def note(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        ctx.ensure_object(Invocation).debug |= value
+
+    text = "Show the traceback of an error."
+    return click.Option(
+        ["--debug"], help=text, is_flag=True, expose_value=False, is_eager=True, callback=note
+    )
 
 
 class _OneLine(logging.Handler):

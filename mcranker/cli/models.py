@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcranker.cli.invocation import Invocation, run_loop
+from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import option_flags
-from mcranker.cli.output import DONE, ERROR, failure, present, print_json, print_line
-from mcranker.cli.progress import download_bar, fetch_models, is_here
+from mcranker.cli.output import DONE, ERROR, failure, present
+from mcranker.cli.progress import fetch_models, is_here
 from mcranker.cli.verb import Verb, flag, output_flag, refuse
 from mcranker.errors import MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatRequest, Message, Question, State, Tag
@@ -39,21 +39,16 @@ _TYPED_PROBE = ChatRequest(
 
 
 def _models(ctx: click.Context) -> int:
-    given = ctx.params
+    given, check = ctx.params, ctx.params["check"]
     refuse(
         ctx,
-        (given["check"] and given["download"], "--check and --download do not go together"),
-        *(
-            (
-                given[name] is not None and not given["check"],
-                f"--{name.replace('_', '-')} goes with --check",
-            )
-            for name in ("model", "base_url")
-        ),
+        (check and given["download"], "--check and --download do not go together"),
+        (given["model"] is not None and not check, "--model goes with --check"),
+        (given["base_url"] is not None and not check, "--base-url goes with --check"),
     )
     if given["download"]:
         return _download(ctx)
-    return (_check if given["check"] else _list)(ctx)
+    return (_check if check else _list)(ctx)
 
 
 def _download(ctx: click.Context) -> int:
@@ -65,12 +60,10 @@ def _download(ctx: click.Context) -> int:
     if entry is None:
         raise not_found(name)
     ctx.ensure_object(Invocation).doing(f"fetching {entry.name}; nothing of it was kept")
-    with download_bar(entry.name, quiet=ctx.params["quiet"]) as progress:
-        path = download(entry, progress=progress)
-    if ctx.params["output"] == "json":
-        return print_json(path=str(path))
-    print_line(str(path))
-    return DONE
+    if not ctx.params["quiet"]:
+        say(f"fetching {entry.name} ({file_size(entry.size)})")
+    path = str(download(entry))
+    return present(ctx, path, path=path)
 
 
 def _check(ctx: click.Context) -> int:
@@ -136,41 +129,38 @@ async def _answer(chat: ChatModel) -> str:
 
 
 def _list(ctx: click.Context) -> int:
-    from rich.table import Column
-
     from mcranker.llm.local.catalogue import catalogue
     from personas.console import names, numbers, table
 
-    entries = catalogue()
-    records = [{**each.model_dump(mode="json"), "downloaded": is_here(each)} for each in entries]
+    records = [
+        {**each.model_dump(mode="json"), "downloaded": is_here(each)} for each in catalogue()
+    ]
     rows = (
         (
-            entry.name,
-            file_size(entry.size),
-            entry.licence,
-            "encoder" if entry.tokenizer is not None else "chat",
-            "yes" if is_here(entry) else "",
+            *(entry.name, file_size(entry.size), entry.licence),
+            *("encoder" if entry.tokenizer is not None else "chat", "yes" * is_here(entry)),
             entry.note,
         )
-        for entry in entries
+        for entry in catalogue()
     )
-    licence = Column("licence", no_wrap=True)
-    found = table([names("name"), *numbers("size"), licence, "kind", "here", ""], rows)
     providers = [
-        (prefix, "", str(each))
-        if isinstance(each, Exception)
-        else (prefix, each.key_variable, each.note)
+        {
+            "prefix": prefix,
+            "key_variable": "" if isinstance(each, Exception) else each.key_variable,
+            "note": str(each) if isinstance(each, Exception) else each.note,
+        }
         for prefix, each in PROVIDERS.load_all().items()
     ]
-    prefixes = [(f"{prefix}:NAME", *rest) for prefix, *rest in providers]
-    named = table([names("model"), names("key"), ""], prefixes)
-    keys = ("prefix", "key_variable", "note")
-    return present(
-        ctx,
-        lambda console: console.print(named, found),
-        models=records,
-        providers=[dict(zip(keys, each, strict=True)) for each in providers],
-    )
+
+    def show(console: Console) -> None:
+        named = [
+            (f"{each['prefix']}:NAME", each["key_variable"], each["note"]) for each in providers
+        ]
+        console.print(table([names("model"), names("key"), ""], named))
+        headings = [names("name"), *numbers("size"), names("licence")]
+        console.print(table([*headings, "kind", "here", ""], rows))
+
+    return present(ctx, show, models=records, providers=providers)
 
 
 command = Verb(

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import click
 
-from mcranker.cli.output import DONE, as_flags, ledger_files, present, print_json, print_line
+from mcranker.cli.output import as_flags, ledger_files, present
 from mcranker.cli.verb import Reads, flag, listing
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
@@ -48,7 +48,7 @@ RUN_KEYS = {
         "title",
         help="If --queries is a file of topics: the field to rank for, title, desc (description, "
         "question) or narr (narrative).",
-    ),
+    )
 }
 """Options of the inputs of 'mcranker rank' and 'mcranker rank-run', which have no flags."""
 
@@ -195,12 +195,9 @@ def options_of(ranker: str = "") -> str:
 
 def _sections(ranker: str) -> dict[str, list[Key]]:
     if ranker:
-        names = {key.name for key in own_keys(ranker)}
-        taken = list(keys_of(ranker).values())
-        return {
-            f"Options of {ranker} alone": [key for key in taken if key.name in names],
-            f"Options that {ranker} shares": [key for key in taken if key.name not in names],
-        }
+        own = own_keys(ranker)
+        shared = [key for key in keys_of(ranker).values() if key not in own]
+        return {f"Options of {ranker} alone": own, f"Options that {ranker} shares": shared}
     found = {"Options of all rankers": list((keys_of("mcranker") | shared_keys()).values())}
     found |= {f"Options of {name} alone": own_keys(name) for name in RANKERS.names}
     found["Options of 'mcranker rank' alone"] = list(RANK_KEYS.values())
@@ -210,27 +207,22 @@ def _sections(ranker: str) -> dict[str, list[Key]]:
 
 
 def _list_options(ctx: click.Context, ranker: str) -> int:
-    if ctx.params["output"] != "json":
-        print_line(options_of(ranker))
-        return DONE
     keys = [key for found in _sections(ranker).values() for key in found]
     rows = [{"key": each.name, "values": each.values, "help": each.text} for each in keys]
-    return print_json(options=rows)
+    return present(ctx, options_of(ranker), options=rows)
 
 
 def _list_presets(ctx: click.Context, preset: str) -> int:
     from personas.console import names, table
 
-    if preset and preset not in PRESETS:
+    if not preset:
+        found = [{"name": name, "about": PipelineConfig.load(name).about} for name in PRESETS]
+        listed = table([names("preset"), ""], [tuple(each.values()) for each in found])
+        return present(ctx, lambda console: console.print(listed), presets=found)
+    if preset not in PRESETS:
         raise ConfigError(f"there is no preset {preset!r}; presets: {', '.join(PRESETS)}")
-    if preset:
-        if ctx.params["output"] == "json":
-            return print_json(pipeline=PipelineConfig.load(preset).model_dump(mode="json"))
-        print_line(preset_text(preset).rstrip())
-        return DONE
-    found = [{"name": name, "about": PipelineConfig.load(name).about} for name in PRESETS]
-    listed = table([names("preset"), ""], [tuple(each.values()) for each in found])
-    return present(ctx, lambda console: console.print(listed), presets=found)
+    pipeline = PipelineConfig.load(preset).model_dump(mode="json")
+    return present(ctx, preset_text(preset).rstrip(), pipeline=pipeline)
 
 
 def option_flags(*names: str, without: Collection[str] = ()) -> list[click.Parameter]:
@@ -252,10 +244,7 @@ def pipeline_flags(section: str) -> list[click.Parameter]:
             metavar="NAME",
         ),
         chosen(
-            "--pipeline",
-            "Pipeline in a TOML file, as --presets NAME prints one.",
-            type=Reads(),
-            metavar="FILE",
+            "--pipeline", "Pipeline in a TOML file, as --presets NAME prints one.", type=Reads()
         ),
         listing(
             "--presets",
@@ -270,11 +259,16 @@ def pipeline_flags(section: str) -> list[click.Parameter]:
 
 def _flags() -> list[click.Parameter]:
     ranking = partial(flag, section="Ranking")
+    others = ", ".join(name for name in RANKERS.names if name != "mcranker")
+    shared = {name: key for name, key in shared_keys().items() if name in _FIELDS}
+    fields = [
+        ranking(f"--{name.replace('_', '-')}", as_flags(key.text), metavar=key.values)
+        for name, key in shared.items()
+    ]
     return [
         ranking(
             "--ranker",
-            "mcranker, the team of personas, which is the default; or "
-            f"{', '.join(name for name in RANKERS.names if name != 'mcranker')}.",
+            f"mcranker, the team of personas, which is the default; or {others}.",
             metavar="NAME",
         ),
         ranking(
@@ -297,11 +291,7 @@ def _flags() -> list[click.Parameter]:
             multiple=True,
             metavar="FILE|NAME",
         ),
-        *(
-            ranking(f"--{name.replace('_', '-')}", as_flags(key.text), metavar=key.values)
-            for name in _FIELDS
-            for key in [shared_keys()[name]]
-        ),
+        *fields,
         ranking(
             "--ledger",
             "Keeps every answer, so that none is paid for twice. Without: MCRANKER_LEDGER, else a "
@@ -313,7 +303,6 @@ def _flags() -> list[click.Parameter]:
             "--config",
             "Options in a TOML file, each as KEY = VALUE; flags and -o override it.",
             type=Reads(),
-            metavar="FILE",
         ),
         ranking(
             "-o --option",

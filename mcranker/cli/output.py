@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from mcranker.cli.invocation import Interrupted, say
 from mcranker.errors import ConfigError, MCRankerError
@@ -41,7 +40,11 @@ Write = Callable[[str], None]
 _SETTING = re.compile(
     r"""(?<![\w?&/.-])([a-z][a-z_]*)=(?:(["'])(?P<text>[^"'\s]*)\2|(?P<bare>[\w.-]+)|(?![^\s:,;)]))"""
 )
-_OF_NO_PAGE = frozenset({"output", "processes", "quiet"})  # options that do not change a page
+# The folders of a whole path, which pages leave out.
+_FOLDERS = re.compile(r"(^|=)(?:/|[A-Za-z]:\\).*[/\\](?=.)")
+
+ARGUMENTS = "mcranker.arguments"
+"""Key in a context's ``meta`` of what was given to the verb."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +129,24 @@ def print_json(
 
 def present(
     ctx: click.Context,
-    show: Callable[[Console], None],
+    shown: Callable[[Console], None] | str,
     code: int = DONE,
     errors: Sequence[dict[str, Any]] = (),
     /,
     **results: Any,
 ) -> int:
-    """Print what a verb found as ``--output`` says: a page, or an envelope; the exit code."""
+    """Print what a verb found: a page or plain lines, or with ``--output json`` an envelope.
+
+    Returns the exit code.
+    """
     if ctx.params["output"] == "json":
         return print_json(code, errors, **results)
+    if isinstance(shown, str):
+        print_line(shown)
+        return code
     from personas.console import print_page
 
-    print_page(show)
+    print_page(shown)
     return code
 
 
@@ -218,27 +227,9 @@ def today() -> str:
 
 
 def command_line(ctx: click.Context) -> str:
-    """The command with what was given to it, e.g. ``personas report runs/x --out report``."""
-    words = [ctx.command_path]
-    for param in sorted(ctx.command.params, key=lambda each: isinstance(each, click.Option)):
-        name = param.name or ""
-        given = ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE
-        if not given or name in _OF_NO_PAGE:
-            continue
-        value = ctx.params.get(name)
-        if isinstance(param, click.Argument):
-            words += map(_shown, value if isinstance(value, tuple) else (value,))
-        elif value is True:
-            words.append(param.opts[0])
-        else:
-            joined = ",".join(value) if isinstance(value, tuple) else value
-            words += (param.opts[0], _shown(joined))
-    return " ".join(words)
-
-
-def _shown(value: object) -> str:
-    text = str(value)
-    return shlex.quote(Path(text).name or text) if Path(text).is_absolute() else shlex.quote(text)
+    """The command as it was given, e.g. ``personas report runs/x --out report``."""
+    given = (word for word in ctx.meta.get(ARGUMENTS, ()) if word not in ("-q", "--quiet"))
+    return shlex.join([*ctx.command_path.split(), *(_FOLDERS.sub(r"\1", word) for word in given)])
 
 
 def _print(text: str) -> None:

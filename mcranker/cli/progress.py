@@ -1,7 +1,6 @@
-"""The live display: what is being done, and how long it will still take.
+"""Progress on standard error: a bar on a terminal, a line at the end elsewhere.
 
-Trackers count, and know nothing of terminals; `ProgressDisplay` shows what one has counted, with
-rich, on standard error. Results of many come in order (`in_order`), or are counted by a worker.
+Trackers count, and know nothing of terminals; `ProgressDisplay` shows what one has counted.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ import click
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import DONE, ERROR, print_line
 from mcranker.cli.verb import flag
-from mcranker.errors import MCRankerError
+from mcranker.errors import FATAL_ERRORS, MCRankerError
+from mcranker.events import RankingStarted
 from personas.format import counted, dollars, file_size
 from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
@@ -31,17 +31,13 @@ if TYPE_CHECKING:
 
     from mcranker.llm.local.catalogue import CatalogueEntry
     from mcranker.rag.result import RAGEvent
-    from mcranker.rankers import Ranker
-
-_UNITS = {
-    "writing criteria": "rubrics",
-    "scoring": "scores",
-    "assessing": "passages",
-    "comparing": "comparisons",
-}
-"""Stage of a query -> what is counted in it."""
 
 _STAGES = {
+    "TeamRecruited": "writing criteria",
+    "PassageScored": "scoring",
+    "PassageAssessed": "assessing",
+    "PassagesCompared": "comparing",
+    "RankingDone": "asking for reasons",
     "query": "writing queries",
     "retrieval": "searching",
     "rerank": "ranking",
@@ -49,7 +45,7 @@ _STAGES = {
     "answer": "writing the answer",
     "citations": "checking citations",
 }
-"""Stage of an answer -> the work in it."""
+"""Event of a ranking, or stage of an answer -> the work that is counted from then on."""
 
 
 @dataclass(slots=True)
@@ -86,78 +82,36 @@ class Tracker:
         total, known = table.total, table.reused.total.calls
         if not total.calls and not known:
             return ""
-        parts = [counted(total.calls, "call")]
-        if total.calls:
-            parts.append(counted(total.input_tokens + total.output_tokens, "token"))
         costs = [cost(model, usage) for (_, _, model), usage in table.items()]
-        if any(costs) and None not in costs:
-            parts.append(dollars(math.fsum(each for each in costs if each is not None)))
-        if known:
-            parts.append(f"{known:,} from the ledger")
-        return ", ".join(parts)
+        spent = math.fsum(each for each in costs if each is not None) if None not in costs else 0
+        parts = [
+            counted(total.calls, "call"),
+            counted(total.input_tokens + total.output_tokens, "token") if total.calls else "",
+            dollars(spent) if spent else "",
+            f"{known:,} from the ledger" if known else "",
+        ]
+        return ", ".join(filter(None, parts))
 
 
 @dataclass(slots=True)
 class QueryTracker(Tracker):
     """Counts the events of one query."""
 
-    stage: str = "recruiting"
+    stage: str = "starting"
     unit: str = ""
-    assessed: bool = False
-    reasons: bool = False
-    _written: int = 0
-
-    @classmethod
-    def of(cls, ranker: Ranker, *, reasons: bool = False) -> QueryTracker:
-        """Return a tracker with the first and last stages of this ranker."""
-        plan, first = ranker.plan, "scoring"
-        if plan.recruits or plan.members:
-            first = "recruiting" if plan.recruits else "writing criteria"
-        return cls(first, assessed=ranker.config.rule.ensemble.asks, reasons=reasons)
 
     def take(self, event: RAGEvent) -> None:
         """Count one event."""
-        from mcranker import events
-        from mcranker.rag.result import StageStarted
-
-        match event:
-            case StageStarted(name=name):
-                self._enter(_STAGES[name])
-            case events.RankingStarted(query_id=query_id, usage=usage):
-                self.current[query_id] = usage
-            case events.TeamRecruited(personas=personas):
-                # Those who are on the team from the start may have begun to write, and to score.
-                if self.stage != "scoring":
-                    self._enter("writing criteria", len(personas), self._written)
-            case events.RubricWritten():
-                self._written += 1
-                if self.stage == "writing criteria":
-                    self.done = self._written
-                    if self.done == self.total:
-                        self._enter("scoring", None)
-            case events.PassageScored(done=done, total=total):
-                self._enter("scoring", total, done)
-                if self.assessed and done == total:
-                    self._enter("assessing", None)
-            case events.PassageAssessed(done=done, total=total):
-                # The assessor works while scores are still coming.
-                if self.stage != "scoring":
-                    self._enter("assessing", total, done)
-            case events.PassagesCompared(done=done, total=total):
-                self._enter("comparing", total, done)
-            case events.RankingDone() if self.reasons:
-                self._enter("asking for reasons", None)
-            case _:
-                pass
+        if isinstance(event, RankingStarted):
+            self.current[event.query_id] = event.usage
+        if stage := _STAGES.get(getattr(event, "name", type(event).__name__)):
+            self.stage = stage
+            self.total, self.done = getattr(event, "total", None), getattr(event, "done", 0)
 
     @property
     def reached(self) -> str:
-        if self.total is None:
-            return f"while {self.stage}"
-        return f"while {self.stage}, {self.done:,} of {self.total:,} done"
-
-    def _enter(self, stage: str, total: int | None = None, done: int = 0) -> None:
-        self.stage, self.unit, self.done, self.total = stage, _UNITS.get(stage, ""), done, total
+        done = "" if self.total is None else f", {self.done:,} of {self.total:,} done"
+        return f"while {self.stage}{done}"
 
 
 def live_is_wanted(*, quiet: bool) -> bool:
@@ -204,8 +158,7 @@ class ProgressDisplay:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Take the display away while the block writes results."""
-        if self._progress is not None:
-            self._progress.stop()
+        self.__exit__()
         try:
             yield
         finally:
@@ -223,14 +176,18 @@ def showing(ctx: click.Context, tracker: Tracker, reached: str = "{}") -> Iterat
         yield display
 
 
-class Finished(Protocol):
-    """A result among many, with its place in the order of writing, from 0, or its error."""
-
-    @property
-    def place(self) -> int: ...
+class Done(Protocol):
+    """A result of one of many queries, or its error."""
 
     @property
     def error(self) -> MCRankerError | None: ...
+
+
+class Finished(Done, Protocol):
+    """One with its place in the order of writing, from 0."""
+
+    @property
+    def place(self) -> int: ...
 
 
 F = TypeVar("F", bound=Finished)
@@ -243,9 +200,10 @@ async def in_order(
     tracker: Tracker,
     usage: Callable[[F], UsageTable | None] = lambda _: None,
 ) -> None:
-    """Write results in the order of their places, each as soon as those before it are there."""
-    from mcranker.errors import FATAL_ERRORS
+    """Write results in the order of their places, each as soon as those before it are there.
 
+    Without a live display, a line on standard error sums up.
+    """
     early: dict[int, F] = {}
     place = 0
     with showing(ctx, tracker) as display:
@@ -262,29 +220,18 @@ async def in_order(
     ctx.ensure_object(Invocation).doing("writing the results")
     for _, found in sorted(early.items()):
         write(found)
+    if not ctx.params["quiet"] and not live_is_wanted(quiet=False):
+        parts = (f"{tracker.done:,} of {tracker.total or 0:,} {tracker.unit}", tracker.used)
+        say(f"{tracker.stage}: {', '.join(filter(None, parts))}")
 
 
-class Done(Protocol):
-    """A result of one of many queries, or its error."""
-
-    @property
-    def error(self) -> MCRankerError | None: ...
-
-
-async def work_off(
-    ctx: click.Context,
-    results: AsyncIterable[Done],
-    total: int,
-    units: tuple[str, str] = ("query", "queries"),
-) -> int:
+async def work_off(ctx: click.Context, results: AsyncIterable[Done], total: int) -> int:
     """Count a worker's results until there are no more, or one that all others would meet.
 
     Says what was done; the exit code.
     """
-    from mcranker.errors import FATAL_ERRORS
-
     errors: list[MCRankerError] = []
-    tracker = Tracker("working", total, unit=units[1])
+    tracker = Tracker("working", total)
     with showing(ctx, tracker) as display:
         async for found in results:
             tracker.count()
@@ -293,12 +240,12 @@ async def work_off(
             if isinstance(found.error, FATAL_ERRORS):
                 break
     print_line(
-        f"{tracker.done - len(errors):,} of {total:,} {units[1]} done here; the same command "
+        f"{tracker.done - len(errors):,} of {total:,} queries done here; the same command "
         "without --worker takes all results from the ledger"
     )
     if not errors:
         return DONE
-    say(f"error: {counted(len(errors), *units)} failed; the first: {errors[0]}")
+    say(f"error: {counted(len(errors), 'query', 'queries')} failed; the first: {errors[0]}")
     return ERROR
 
 
@@ -315,25 +262,20 @@ def worker_flag() -> click.Parameter:
 
 
 def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
-    """Fetch local models of the catalogue that are missing, visibly, before the work begins."""
+    """Fetch local models of the catalogue that are missing before the work begins."""
     from mcranker.llm.local.catalogue import find
     from mcranker.llm.local.model_files import resolve, resolve_encoder
 
     for model in models:
-        name = model.strip().removeprefix("local:").strip()
-        entry = find(name) if model.strip().startswith("local:") else None
-        if entry is None or not _can_be_used(entry) or Path(name).exists():
+        prefix, _, name = model.strip().partition(":")
+        entry = find(name) if prefix == "local" else None
+        if entry is None or Path(name).exists() or is_here(entry) or not _can_be_used(entry):
             continue
-        ctx = click.get_current_context(silent=True)
-        invocation = ctx.ensure_object(Invocation) if ctx else Invocation()
-        with (
-            invocation.during(f"fetching {name}; nothing of it was kept"),
-            download_bar(name, quiet=quiet) as progress,
-        ):
-            if entry.tokenizer is None:
-                resolve(name, progress=progress)
-            else:
-                resolve_encoder(entry, progress=progress)
+        if not quiet:
+            say(f"fetching {plain(name)} ({file_size(entry.size)})")
+        if ctx := click.get_current_context(silent=True):
+            ctx.ensure_object(Invocation).doing(f"fetching {name}; nothing of it was kept")
+        resolve(name) if entry.tokenizer is None else resolve_encoder(entry)
 
 
 def _can_be_used(entry: CatalogueEntry) -> bool:
@@ -343,47 +285,10 @@ def _can_be_used(entry: CatalogueEntry) -> bool:
 
 
 def is_here(entry: CatalogueEntry) -> bool:
-    """True if the cache folder has the files of a model, or of its substitute."""
-    from mcranker.llm.local.catalogue import find
+    """True if the cache folder has the files of a model."""
     from mcranker.llm.local.model_files import cache_folder
 
-    other = find(entry.otherwise) if entry.otherwise else None
-    return any(
-        all((cache_folder() / part.file).is_file() for part in each.files)
-        for each in (entry, other)
-        if each is not None
-    )
-
-
-@contextmanager
-def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """Show the bytes fetched so far and their total, once there are any."""
-    shown = plain(name)
-    if not live_is_wanted(quiet=quiet):
-        said = quiet
-
-        def say_once(done: int, total: int | None) -> None:
-            nonlocal said
-            if not said:
-                say(f"fetching {shown} ({file_size(total)})")
-            said = True
-
-        yield say_once
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
-    bar = Progress(*columns, TransferSpeedColumn(), console=_console(), transient=True)
-    task = bar.add_task(f"fetching {shown}", total=None)
-
-    def draw(done: int, total: int | None) -> None:
-        bar.start()
-        bar.update(task, completed=done, total=total)
-
-    try:
-        yield draw
-    finally:
-        bar.stop()
+    return all((cache_folder() / part.file).is_file() for part in entry.files)
 
 
 def _progress() -> Progress:

@@ -26,7 +26,7 @@ from mcranker.cli.progress import (
     work_off,
     worker_flag,
 )
-from mcranker.cli.results import OUTPUTS, Results, check_local_models, opened, show_estimate
+from mcranker.cli.results import Results, check_local_models, show_estimate
 from mcranker.cli.verb import Reads, Verb, WholeNumber, Writes, dry_run_flag, flag, refuse
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
@@ -47,9 +47,7 @@ from mcranker.retrieval.readers import (
     read_entries,
     read_text_lines,
 )
-from mcranker.retrieval.readers import (
-    refuse as refuse_document,
-)
+from mcranker.retrieval.readers import refuse as refuse_document
 from personas.format import counted
 from personas.io.lines import STDIN, distinct, named
 from personas.ranking.types import Passage, Query
@@ -159,7 +157,7 @@ def _ranked(
         return run_loop(partial(_work, ctx, ranker, work, queries))
     if not quiet and not given.options.get("model") and given.models == [DEFAULT_LOCAL]:
         say(default_judge_note())
-    with opened(params, many=many, ledger=given.ledger) as results:
+    with Results(params, many=many, ledger=given.ledger) as results:
         if many:
             stage = "ranking and asking for reasons" if reasons else "ranking"
             tracker = Tracker(stage, len(queries))
@@ -177,7 +175,7 @@ def _ranked(
 def _advice(given: Mapping[str, Any], *, many: bool) -> str:
     """Say where the page is, or how to get one."""
     if given.get("report") is not None:
-        return f"the page that shows why is {given['report']}"
+        return f"wrote {given['report']}, the page that shows why"
     if given["save"] is not None:
         query = " --query ID" if many else ""
         command = f"mcranker inspect {shlex.quote(given['save'])}{query} --html why.html"
@@ -188,9 +186,8 @@ def _advice(given: Mapping[str, Any], *, many: bool) -> str:
 
 async def _rank_one(ctx: click.Context, ranker: Ranker, work: Work) -> Ranking:
     ((query, passages),), reasons = work(), ctx.params["reasons"]
-    tracker = QueryTracker.of(ranker, reasons=bool(reasons))
     async with ranker, ranker.astream(query, passages) as events:
-        with showing(ctx, tracker) as display:
+        with showing(ctx, QueryTracker()) as display:
             async for event in events:
                 display.take(event)
             assert isinstance(event, RankingDone), "the last event of every ranking"
@@ -304,7 +301,7 @@ def _output_flags(*own: click.Parameter) -> list[click.Parameter]:
             "--output",
             "json: one object with status, ranking (or rankings) and errors. jsonl: one passage a "
             "line. trec: a TREC run.",
-            type=click.Choice(OUTPUTS),
+            type=click.Choice(["table", "json", "jsonl", "trec"]),
             default="table",
         ),
         out("--out", "Write the output there instead.", type=Writes()),
@@ -319,14 +316,13 @@ def _output_flags(*own: click.Parameter) -> list[click.Parameter]:
             metavar="N",
             default=0,
         ),
-        dry_run_flag("Output"),
+        dry_run_flag(),
     ]
 
 
 command = Verb(
     "rank",
     _rank,
-    keys=RANK_KEYS,
     params=[
         click.Argument(["query"]),
         click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
@@ -356,7 +352,6 @@ command = Verb(
 rank_run = Verb(
     "rank-run",
     _rank_run,
-    keys=RUN_KEYS,
     params=[
         click.Argument(["run"], type=Reads(), metavar="RUN"),
         into(
@@ -366,10 +361,7 @@ rank_run = Verb(
             required=True,
         ),
         into(
-            "--corpus",
-            "Texts of the run's passages (JSONL or TSV).",
-            type=Reads(),
-            required=True,
+            "--corpus", "Texts of the run's passages (JSONL or TSV).", type=Reads(), required=True
         ),
         *option_flags(),
         worker_flag(),

@@ -35,16 +35,7 @@ and fish it is `zsh_source` and `fish_source`.
 
 `status` is `ok`, `missing_scores` or `error`; each of the `errors` has a `code` (the name of
 the error), a `message`, and `retryable`: whether running the same command again may help.
-
-| exit code | meaning |
-|---|---|
-| 0 | done |
-| 1 | error: the message says what happened and what to do |
-| 2 | bad usage: options that cannot be, or do not go together |
-| 3 | done, but some scores are missing |
-| 130 | interrupted (Ctrl-C): the message says what was being done |
-| 141 | the reader of the output has closed it, such as `head` |
-| 143 | stopped by SIGTERM; like Ctrl-C, it leaves no unfinished file (129: by SIGHUP) |
+A command that was interrupted leaves no unfinished file.
 """
 
 

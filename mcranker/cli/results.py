@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -14,7 +13,6 @@ from mcranker.cli.output import (
     DONE,
     ERROR,
     MISSING_SCORES,
-    Write,
     envelope,
     failure,
     keep,
@@ -33,7 +31,7 @@ from personas.report.screen import NOTE, Screen, clipped
 from personas.report.terminal import show_warnings
 from personas.report.terminal_passages import show_legend, show_missing, show_table
 from personas.report.warnings import problems
-from personas.sanitize import json_text, plain
+from personas.sanitize import json_text
 
 if TYPE_CHECKING:
     import click
@@ -42,43 +40,50 @@ if TYPE_CHECKING:
     from mcranker.rankers import RankedQuery
     from mcranker.ranking import Ranking
 
-Output = Literal["table", "json", "jsonl", "trec"]
-OUTPUTS = get_args(Output)
-
 _MOST = 2000  # characters of a query, or of a line about a member
 
 
-@dataclass(slots=True)
 class Results:
-    """Takes rankings one by one, in the order in which they are to be written."""
+    """Takes rankings one by one, in the order in which they are to be written.
 
-    wanted: Mapping[str, Any]
-    many: bool
-    ledger: str
-    _write: Write
-    _saving: ExitStack
-    _save: Write | None
-    unwritten: bool = False
-    _rankings: list[dict[str, Any]] = field(default_factory=list)
-    _errors: list[dict[str, Any]] = field(default_factory=list)
-    _first_error: str = ""
-    _taken: int = 0
-    _missing: int = 0
-    _missing_in: int = 0
+    Its files appear at the end of the ``with`` block, unless an error occurs.
+    """
 
-    def add(self, ranked: RankedQuery) -> None:
+    def __init__(self, wanted: Mapping[str, Any], *, many: bool, ledger: str) -> None:
+        self.unwritten = False
+        self._wanted, self._many, self._ledger = wanted, many, ledger
+        self._saving = ExitStack()
+        self._rankings: list[dict[str, Any]] = []
+        self._errors: list[dict[str, Any]] = []
+        self._failed: list[str] = []
+        self._ranked = 0
+        self._missing: list[int] = []
+
+    def __enter__(self) -> Results:
+        with ExitStack() as files:
+            files.enter_context(saying_where(self._ledger))
+            self._write = files.enter_context(output(self._wanted["out"]))
+            files.enter_context(self._saving)
+            kept = self._wanted["save"] if self._many else None
+            self._save = None if kept is None else self._saving.enter_context(output(kept))
+            self._files = files.pop_all()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._files.__exit__(*raised)
+
+    def add(self, found: RankedQuery) -> None:
         """Write one ranking, or note a query that was not ranked."""
-        self._taken += 1
-        ranking, form = ranked.ranking, self.wanted["output"]
+        ranking, form = found.ranking, self._wanted["output"]
         if ranking is None:
-            assert ranked.error is not None
-            found = failure(ranked.error)
-            self._first_error = self._first_error or f"{ranked.query.id!r}: {found.message}"
-            self._errors.append({**found.entry, "query_id": ranked.query.id})
+            assert found.error is not None
+            error = failure(found.error)
+            self._failed.append(f"{found.query.id!r}: {error.message}")
+            self._errors.append({**error.entry, "query_id": found.query.id})
             return
-        self._missing += len(ranking.missing)
-        self._missing_in += bool(ranking.missing)
-        of_many = f"query {ranking.query.id!r}: " if self.many else ""
+        self._ranked += 1
+        self._missing += [len(ranking.missing)] if ranking.missing else []
+        of_many = f"query {ranking.query.id!r}: " if self._many else ""
         for notice in problems(ranking):
             message = f"{of_many}{notice.sentence}"
             if notice.code or form != "table":  # a table has them all
@@ -89,69 +94,61 @@ class Results:
             dropped = counted(len(ranking.dropped), "passage")
             least = ranking.config["min_relevance_score"]
             say(f"{of_many}{dropped} dropped: relevance below {least}")
+        line = f"{ranking.to_json()}\n"
         if self._save is not None:
-            self._save(ranking.to_json() + "\n")
+            self._save(line)
         else:
-            line = f"{ranking.to_json()}\n".encode(errors="surrogateescape")
-            self._keep(self.wanted["save"], lambda name: write_whole(name, line))
-            self._keep(self.wanted.get("report"), ranking.to_html)
-        # Those that top_n and min_relevance leave.
-        hits = [hit.to_dict() for hit in ranking] if form.startswith("json") else []
-        match form:
-            case "json":
+            raw = line.encode(errors="surrogateescape")
+            self._keep(self._wanted["save"], lambda name: write_whole(name, raw))
+            self._keep(self._wanted.get("report"), ranking.to_html)
+        self._print(ranking)
+
+    def _print(self, ranking: Ranking) -> None:
+        def show(console: Console) -> None:
+            show_ranking(console, ranking, self._wanted["top"])
+
+        match self._wanted["output"]:
+            case "json":  # its hits are those that top_n and min_relevance leave
+                hits = [hit.to_dict() for hit in ranking]
                 self._rankings.append({**ranking.to_dict(), "hits": hits})
             case "jsonl":
-                lines = ({"query_id": ranking.query.id, **hit} for hit in hits)
-                self._write("".join(f"{json_text(each)}\n" for each in lines))
+                for hit in ranking:
+                    line = {"query_id": ranking.query.id, **hit.to_dict()}
+                    self._write(f"{json_text(line)}\n")
             case "trec":
                 self._write(ranking.to_trec())
             case "table":
-
-                def show(console: Console) -> None:
-                    show_ranking(console, ranking, self.wanted["top"])
-
-                if self.wanted["out"] is None:
+                if self._wanted["out"] is None:
                     print_page(show)
                 else:
                     self._write(rendered(show))
-                self._write("\n" if self.many else "")
+                self._write("\n" if self._many else "")
 
     def finish(self, queries: int) -> int:
         """Report missing scores on standard error; return the exit code."""
-        self._keep(self.wanted["save"], lambda _: self._saving.close())
+        self._keep(self._wanted["save"], lambda _: self._saving.close())
         code = MISSING_SCORES if self._errors else DONE
         if self._missing:
             code = MISSING_SCORES
-            lost = f"{counted(self._missing, 'score')} missing"
-            if self.many:
-                say(f"warning: {lost} in {self._missing_in} of {queries} queries")
+            lost = f"{counted(sum(self._missing), 'score')} missing"
+            if self._many:
+                say(f"warning: {lost} in {len(self._missing)} of {queries} queries")
             self._errors.append({"code": "MissingScores", "message": lost, "retryable": True})
-        if self._first_error or self._taken < queries:
+        if failed := queries - self._ranked:
             code = ERROR
-            failed = queries - self._taken + sum("query_id" in each for each in self._errors)
-            say(
-                f"error: {failed} of {counted(queries, 'query', 'queries')} not ranked; "
-                f"the first, {self._first_error}"
-            )
+            first = self._failed[0] if self._failed else "which was not begun"
+            of_all = counted(queries, "query", "queries")
+            say(f"error: {failed} of {of_all} not ranked; the first, {first}")
         code = ERROR if self.unwritten else code
-        if self.wanted["output"] == "json":
-            found = {"rankings": self._rankings} if self.many else {"ranking": self._rankings[0]}
+        if self._wanted["output"] == "json":
+            found = {"rankings": self._rankings} if self._many else {"ranking": self._rankings[0]}
             self._write(envelope(code, self._errors, **found))
         return code
 
     def _keep(self, name: str | None, write: Callable[[str], None]) -> None:
-        if found := keep(name, write, self.ledger):
+        if found := keep(name, write, self._ledger):
             self.unwritten = True
             self._errors.append(found.entry)
-
-
-@contextmanager
-def opened(wanted: Mapping[str, Any], *, many: bool, ledger: str) -> Iterator[Results]:
-    """Open `Results` whose files appear at the end, unless an error occurs."""
-    with saying_where(ledger), output(wanted["out"]) as write, ExitStack() as saving:
-        streamed = many and wanted["save"] is not None
-        save = saving.enter_context(output(wanted["save"])) if streamed else None
-        yield Results(wanted, many, ledger, write, saving, save)
 
 
 def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
@@ -224,19 +221,13 @@ def check_local_models(models: Iterable[str]) -> None:
 
 
 def show_estimate(ctx: click.Context, estimate: Estimate) -> int:
-    """Print the estimate to standard output, as JSON or else as a table; the exit code."""
-    words = 2 + (len(_models(estimate)) > 1)
-    rows = (
-        (
-            *texts[:words],
-            *(f"{n:,}" for n in (new.calls, known.calls, new.input_tokens, new.output_tokens)),
-        )
-        for *texts, new, known in _rows(estimate)
-    )
-    columns = numbers("calls", "in ledger", "tokens in", "tokens out")
+    """Print an estimate by stage, persona and model, and its sum; the exit code."""
+    new, known = estimate.table, estimate.table.reused
 
     def show(console: Console) -> None:
-        console.print(table([*("stage", "persona", "model")[:words], *columns], rows))
+        keys = dict.fromkeys([*new, *known])
+        rows = [(*key, *_counts(new.get(key, Usage()), known.get(key, Usage()))) for key in keys]
+        console.print(table(["stage", "persona", "model", *numbers(*_COUNTS)], rows))
         console.print(Text(_summary(estimate)))
 
     return present(ctx, show, estimate=estimate.to_dict())
@@ -252,14 +243,12 @@ def show_estimates(
     total = sum((estimate for _, estimate in rows), start=Estimate())
 
     def figures(each: Estimate) -> list[str]:
-        counts = (each.reused, each.input_tokens, each.output_tokens)
-        costs = (cost_text(each.cost), cost_text(each.cost_at_most))
-        return [_calls(each, f"{each.calls:,}"), *(f"{count:,}" for count in counts), *costs]
+        counts = _counts(each.table.total, each.table.reused.total)
+        return [_calls(each), *counts[1:], cost_text(each.cost), cost_text(each.cost_at_most)]
 
     def show(console: Console) -> None:
-        columns = numbers("calls", "in ledger", "tokens in", "tokens out", "cost", "at most")
         cells = ((*names.values(), *figures(each)) for names, each in rows)
-        made = table([*headings, *columns], cells)
+        made = table([*headings, *numbers(*_COUNTS, "cost", "at most")], cells)
         made.add_section()
         made.add_row("all", *[""] * (len(headings) - 1), *figures(total))
         console.print(made)
@@ -269,36 +258,34 @@ def show_estimates(
     return present(ctx, show, estimates=listed, total=total.to_dict())
 
 
+_COUNTS = ("calls", "in ledger", "tokens in", "tokens out")
+
+
+def _counts(new: Usage, known: Usage) -> list[str]:
+    return [f"{n:,}" for n in (new.calls, known.calls, new.input_tokens, new.output_tokens)]
+
+
 def cost_text(cost: float | None) -> str:
     """Return US dollars as tables show them."""
     return "-" if cost is None else dollars(cost)
 
 
-def _calls(estimate: Estimate, most: str) -> str:
-    fewest = estimate.calls_at_least
+def _calls(estimate: Estimate) -> str:
+    fewest, most = estimate.calls_at_least, f"{estimate.calls:,}"
     return f"{fewest:,} to {most}" if fewest < estimate.calls else most
 
 
-def _models(estimate: Estimate) -> list[str]:
-    return list(dict.fromkeys(model for _, _, model in (*estimate.table, *estimate.table.reused)))
-
-
-def _rows(estimate: Estimate) -> Iterator[tuple[str, str, str, Usage, Usage]]:
-    """Stage, persona, model, usage of new calls, and of known answers."""
-    table, reused = estimate.table, estimate.table.reused
-    for key in dict.fromkeys([*table, *reused]):
-        yield *key, table.get(key, Usage()), reused.get(key, Usage())
-
-
 def _summary(estimate: Estimate) -> str:
-    parts = [_calls(estimate, counted(estimate.calls, "call"))]
-    if estimate.reused:
-        parts.append(f"{counted(estimate.reused, 'answer')} from the ledger")
-    parts.append(f"about {counted(estimate.input_tokens, 'token')} in")
-    parts.append(f"{estimate.output_tokens:,} out")
-    if estimate.cost is None or estimate.cost_at_most is None:
-        parts.append("no price is known")
-    elif estimate.cost_at_most:
-        parts.append(f"about {dollars(estimate.cost)}, at most {dollars(estimate.cost_at_most)}")
-    parts += map(plain, _models(estimate))
-    return ", ".join(parts) + "; nothing was sent"
+    known = estimate.reused
+    price = "no price is known"
+    if estimate.cost is not None and estimate.cost_at_most is not None:
+        most = estimate.cost_at_most
+        price = f"about {dollars(estimate.cost)}, at most {dollars(most)}" if most else ""
+    parts = [
+        f"{_calls(estimate)} call{'s' * (estimate.calls != 1)}",
+        f"{counted(known, 'answer')} from the ledger" if known else "",
+        f"about {counted(estimate.input_tokens, 'token')} in",
+        f"{estimate.output_tokens:,} out",
+        price,
+    ]
+    return ", ".join(filter(None, parts)) + "; nothing was sent"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import sys
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -44,11 +43,11 @@ def _serve(ctx: click.Context) -> int:
         ctx,
         *(
             (by_mcp and given[name], f"--{name.replace('_', '-')} does not go with --mcp")
-            for name in ("allow_no_keys", "check", "new_key", "hash_key", "unscored")
+            for name in ("allow_no_keys", "check", "new_key", "unscored")
         ),
     )
-    if given["new_key"] or given["hash_key"]:
-        return _make_key(ctx)
+    if given["new_key"]:
+        return _make_key()
     settings = _settings(ctx)
     if by_mcp:
         return _serve_mcp(ctx, settings)
@@ -147,8 +146,6 @@ def _settings(ctx: click.Context) -> Settings:
         load_settings,
     )
 
-    answer = None
-    unscored = {"unscored": value} if (value := params["unscored"]) else {}
     if params["config"] is not None and TABLES & read_toml(params["config"]).keys():
         own = ("option", "unscored", "index", "preset", "pipeline")
         for name in (*flag_options(ctx), *(name for name in own if params[name])):
@@ -159,7 +156,7 @@ def _settings(ctx: click.Context) -> Settings:
             )
         settings = load_settings(params["config"])
     else:
-        index = params["index"]
+        index, answer = params["index"], None
         if index is None and (params["preset"] or params["pipeline"]):
             raise click.UsageError("a pipeline needs documents; give --index as well", ctx)
         given = given_options(ctx, own=stage_keys() if index else None)
@@ -167,9 +164,9 @@ def _settings(ctx: click.Context) -> Settings:
             answer = AnswerSettings(index, *given_pipeline(ctx, given))
         # All who reach this machine's loopback may try another team in the playground.
         chosen = ("team",) if RANKERS.get(given.ranker).takes_team else ()
-        ranker = RankerSettings(
-            given.ranker, given.ranker, given.options, ("*",), chosen, **unscored
-        )
+        unscored = {"unscored": value} if (value := params["unscored"]) else {}
+        name, options = given.ranker, given.options
+        ranker = RankerSettings(name, name, options, ("*",), chosen, **unscored)
         settings = Settings(rankers=(ranker,), answer=answer)
     changed = {name: params[name] for name in ("host", "port") if params[name] is not None}
     return replace(settings, **changed)
@@ -182,21 +179,13 @@ def _check_installed(extra: str, server: str) -> None:
         raise ConfigError(f"{server} needs {needed}; run: pip install 'mcranker[{extra}]'")
 
 
-def _make_key(ctx: click.Context) -> int:
+def _make_key() -> int:
     _check_installed("serve", "the service")
     from mcranker.serve.settings import hash_key, new_key
 
-    if ctx.params["new_key"]:
-        key = new_key()
-        print_line(key)
-        say(f"for the file, under [keys]: NAME = {hash_key(key)!r}; the key is not shown again")
-        return DONE
-    if sys.stdin.isatty():
-        key = click.prompt("key", hide_input=True, err=True)
-    else:
-        # No longer than any key that is taken, with its line end.
-        key = sys.stdin.readline(2_000).rstrip("\r\n")
-    print_line(hash_key(key))
+    key = new_key()
+    print_line(key)
+    say(f"for the file, under [keys]: NAME = {hash_key(key)!r}; the key is not shown again")
     return DONE
 
 
@@ -230,19 +219,7 @@ command = Verb(
             is_flag=True,
         ),
         served("--check", "Only check the configuration: make the rankers, and end.", is_flag=True),
-        flag(
-            "--new-key",
-            "Print a new API key to standard output, and its hash, for the file, to standard "
-            "error.",
-            is_flag=True,
-            section="Keys",
-        ),
-        flag(
-            "--hash-key",
-            "Read an API key from standard input, and print its hash.",
-            is_flag=True,
-            section="Keys",
-        ),
+        served("--new-key", "Print a new API key, and its hash for the file.", is_flag=True),
         served(
             "--unscored",
             "What clients get for documents that no judge scored, and from rankers that compare: "
@@ -265,7 +242,7 @@ command = Verb(
       mcranker serve --mcp stdio --model openai:gpt-5-mini
       mcranker serve --new-key
 
-    Tools of MCP: rank, estimate, explain, compare, recruit_team, and with --index answer. A client
+    Tools of MCP: rank, estimate, explain, and with --index answer. A client
     that starts the server by itself, such as an editor or a chat program, is given the command
     with --mcp stdio.
 

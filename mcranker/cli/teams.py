@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.table import Column
 from rich.text import Text
 
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.output import DONE, ERROR, Failure, keep, output, present, print_json, print_line
+from mcranker.cli.output import DONE, ERROR, Failure, keep, present, print_json, print_line
 from mcranker.cli.progress import QueryTracker, fetch_models, live_is_wanted, showing
-from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag, refuse
-from mcranker.paths import is_folder
+from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.rankers.judge import MCRanker
-from personas import Member, Persona, Rubric, SchemaError, Team, dumps, library
+from personas import Member, Persona, Rubric, Team, dumps, library
+from personas.console import names, numbers, table
 from personas.files import FORMATS, weight_notes
 from personas.format import counted, weight
 from personas.io.atomic import write_whole
 from personas.provenance import edited, origin
 from personas.ranking.types import Query
 from personas.records import check_file, edited_names, find, kind
-from personas.report.screen import NOTE, Column, Screen
+from personas.report.screen import NOTE, Screen
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
@@ -34,23 +36,13 @@ if TYPE_CHECKING:
     from personas.records import Record
 
 _BAR = 16  # columns of a weight of 100%
-_WIDE = 100  # columns from which on there is room for the persona beside its name
 
 
 def _recruit(ctx: click.Context) -> int:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
-    out, as_json = params["out"], params["output"] == "json"
-    refuse(
-        ctx,
-        (
-            out is not None and Path(out).suffix.lower() not in FORMATS,
-            f"--out {out!r}: the name must end in .yaml, .yml or .json",
-        ),
-        (
-            params["lock"] and out is None and not as_json,
-            "--lock goes with --out FILE or --output json",
-        ),
-    )
+    out, form = params["out"], None if params["out"] is None else Path(params["out"]).suffix.lower()
+    if form is not None and form not in FORMATS:
+        raise click.UsageError(f"--out {out!r}: the name must end in .yaml, .yml or .json", ctx)
     given = given_options(ctx)
     if given.ranker != MCRanker.name:
         raise click.UsageError(f"the ranker {given.ranker!r} recruits no team; leave it out", ctx)
@@ -65,9 +57,7 @@ def _recruit(ctx: click.Context) -> int:
         team = team.lock()
     # Where it cannot be written, the team is shown all the same.
     unwritten = keep(
-        out,
-        lambda name: write_whole(name, dumps(team, format=FORMATS[Path(name).suffix.lower()])),
-        given.ledger,
+        out, lambda name: write_whole(name, dumps(team, format=FORMATS[form or ""])), given.ledger
     )
     code, errors = (ERROR, [unwritten.entry]) if unwritten else (DONE, [])
     record = team.model_dump(mode="json")
@@ -76,7 +66,7 @@ def _recruit(ctx: click.Context) -> int:
 
 async def _team_for(ctx: click.Context, ranker: MCRanker) -> Team:
     async with ranker:
-        with showing(ctx, QueryTracker.of(ranker)) as display:
+        with showing(ctx, QueryTracker()) as display:
 
             async def take(event: Event) -> None:
                 display.take(event)
@@ -87,38 +77,35 @@ async def _team_for(ctx: click.Context, ranker: MCRanker) -> Team:
 
 def _list(ctx: click.Context) -> int:
     topics, teams = ctx.params["topics"], ctx.params["teams"]
-    words = [word.casefold() for word in topics]
-    found = _library_teams() if teams else _library_members()
-    # Every word occurs in some text of the entry.
-    entries = [each for each in found if all(word in _text(each) for word in words)]
+    entries = [each for each in _library(teams=teams) if _is_about(each, topics)]
     if not entries and ctx.params["output"] != "json":
         every = "personas list --teams" if teams else "personas list"
         say(f"the library has nothing on {' '.join(topics)!r}; '{every}' shows all")
         return DONE
+    rest = "members" if teams else "topics"
+    columns = [names("name"), *([] if teams else numbers("criteria")), Column(rest)]
+    counts = [[] if teams else [str(each["criteria"])] for each in entries]
+    rows = [
+        (each["name"], *count, ", ".join(each[rest]))
+        for each, count in zip(entries, counts, strict=True)
+    ]
+    made = table(columns, rows)
+    return present(
+        ctx, lambda console: console.print(made), **{"teams" if teams else "members": entries}
+    )
 
-    def show(console: Console) -> None:
-        """Print a line each, whatever the width; the last column is cut to fit."""
-        wide = () if teams or console.width < _WIDE else ("persona",)
-        headings = ("name", *wide, *(() if teams else ("criteria",)))
-        columns = [
-            Column(
-                (heading,),
-                [
-                    Text(plain(str(each[heading])), style="cyan" * (heading == "name"))
-                    for each in entries
-                ],
-                right=heading == "criteria",
-            )
-            for heading in headings
+
+def _library(*, teams: bool) -> list[dict[str, Any]]:
+    if teams:
+        return [
+            {
+                "name": name,
+                "team": team.name,
+                "description": team.description,
+                "members": list(team.names),
+            }
+            for name, team in ((name, library.team(name)) for name in library.team_names())
         ]
-        rest = "members" if teams else "topics"
-        cells = [Text(plain(", ".join(each[rest]))) for each in entries]
-        Screen(console).cells(columns, rest=Column((rest,), cells, right=False))
-
-    return present(ctx, show, **{"teams" if teams else "members": entries})
-
-
-def _library_members() -> list[dict[str, Any]]:
     return [
         {
             "name": name,
@@ -131,36 +118,26 @@ def _library_members() -> list[dict[str, Any]]:
     ]
 
 
-def _library_teams() -> list[dict[str, Any]]:
-    teams = [(name, library.team(name)) for name in library.team_names()]
-    return [
-        {
-            "name": name,
-            "team": team.name,
-            "description": team.description,
-            "members": list(team.names),
-        }
-        for name, team in teams
-    ]
-
-
-def _text(entry: dict[str, Any]) -> str:
-    texts = (value for value in entry.values() if not isinstance(value, int))
-    return " ".join(each if isinstance(each, str) else " ".join(each) for each in texts).casefold()
+def _is_about(entry: dict[str, Any], words: Iterable[str]) -> bool:
+    """True if every word occurs in some text of the entry."""
+    texts = " ".join(
+        " ".join(value) if isinstance(value, list) else str(value) for value in entry.values()
+    )
+    return all(word.casefold() in texts.casefold() for word in words)
 
 
 def _show(ctx: click.Context) -> int:
     given = ctx.params
     if given["check"]:
         return _check(ctx)
+    if given["output"] == "yaml" and len(given["names"]) > 1:
+        raise click.UsageError("--output yaml writes one file; name one persona or team", ctx)
     found = [(name, find(name)) for name in given["names"]]
-    records = [record for _, record in found]
     for name, _ in found:
         for _, note in weight_notes(name):
             say(f"warning: {plain(name)}: {note}")
     if given["output"] == "yaml":
-        with output(None) as write:
-            write(dumps(records[0] if len(records) == 1 else _one_team(records, ctx)))
+        print_line(dumps(found[0][1]).rstrip("\n"))
         return DONE
     entries = [
         {
@@ -183,28 +160,11 @@ def _show(ctx: click.Context) -> int:
     return present(ctx, show, records=entries)
 
 
-def _one_team(records: list[Record], ctx: click.Context) -> Team:
-    members = []
-    for record in records:
-        if not isinstance(record, Persona | Member):
-            raise click.UsageError(
-                f"--output yaml makes a team of several members, and one is a {kind(record)}; "
-                "name members only, or nothing else",
-                ctx,
-            )
-        members.append(Member(persona=record) if isinstance(record, Persona) else record)
-    try:
-        return Team(members=tuple(members))
-    except ValueError as error:
-        names = ", ".join(repr(member.name) for member in members)
-        raise SchemaError(f"{names} are no team: a name occurs twice") from error
-
-
 def _check(ctx: click.Context) -> int:
     """Check that files can be used, and list faults."""
     if ctx.params["output"] == "yaml":
         raise click.UsageError("--check goes with --output table or json", ctx)
-    checked = [check_file(path) for path in _files(ctx.params["names"])]
+    checked = [check_file(Path(name)) for name in dict.fromkeys(ctx.params["names"])]
     bad = [each for each in checked if each.problems]
     code = ERROR if bad else DONE
     message = f"{len(bad):,} of {counted(len(checked), 'file')} cannot be used"
@@ -220,26 +180,6 @@ def _check(ctx: click.Context) -> int:
     if bad:
         say(f"error: {message}")
     return code
-
-
-def _files(names: tuple[str, ...]) -> list[Path]:
-    """Return the files, and those of the folders, without repetition; a folder must have one."""
-    found: list[Path] = []
-    for path in map(Path, names):
-        if not is_folder(path):
-            found.append(path)
-            continue
-        below = sorted(
-            each
-            for each in path.rglob("*")
-            if each.suffix.lower() in FORMATS
-            and each.is_file()
-            and not any(part.startswith(".") for part in each.relative_to(path).parts)
-        )
-        if not below:
-            raise SchemaError(f"{path}: has no .yaml, .yml or .json file below it")
-        found += below
-    return list(dict.fromkeys(found))
 
 
 def show_record(console: Console, record: Record) -> None:
@@ -260,8 +200,7 @@ def show_record(console: Console, record: Record) -> None:
         case Member():
             _show_member(screen, record)
         case Persona():
-            screen.words(plain(record.name), "bold cyan")
-            _show_about(screen, record)
+            _show_persona(screen, record, Text(plain(record.name), style="bold cyan"))
         case Rubric():
             _show_rubric(screen, record)
 
@@ -271,15 +210,15 @@ def _show_member(screen: Screen, member: Member, share: float | None = None) -> 
     if share is not None:
         title.append(f"  counts {weight(share)}", style="not bold")
     style = "not bold yellow" if edited(member) else "not bold dim"
-    screen.words(title.append(f"  {origin(member)}", style=style))
-    _show_about(screen, member.persona)
+    _show_persona(screen, member.persona, title.append(f"  {origin(member)}", style=style))
     if member.rubric is None:
         screen.line("no criteria", NOTE)
     else:
         _show_rubric(screen, member.rubric)
 
 
-def _show_about(screen: Screen, persona: Persona) -> None:
+def _show_persona(screen: Screen, persona: Persona, title: Text) -> None:
+    screen.words(title)
     labelled = (("", persona.description), ("why: ", persona.reason))
     for label, said in (*labelled, ("topics: ", ", ".join(persona.topics))):
         if said:
@@ -299,6 +238,8 @@ def _show_rubric(screen: Screen, rubric: Rubric) -> None:
             screen.words(plain(criterion.description), indent=_BAR + 8)
 
 
+out = partial(flag, section="Output")
+
 recruit = Verb(
     "recruit",
     _recruit,
@@ -311,19 +252,9 @@ recruit = Verb(
             section="Input",
         ),
         *option_flags(without=("ranker", "scoring", "ensemble", "depth")),
-        flag(
-            "--out",
-            "Save the team as .yaml or .json, for --team of 'mcranker rank'.",
-            type=Writes(),
-            section="Output",
-        ),
+        out("--out", "Save the team as .yaml or .json, for --team.", type=Writes()),
         output_flag("team", section="Output"),
-        flag(
-            "--lock",
-            "Lock what is saved: no one joins it later, and no criteria are written for it.",
-            is_flag=True,
-            section="Output",
-        ),
+        out("--lock", "Lock it: no one joins it later, and it gets no criteria.", is_flag=True),
     ],
     help="""Recruit a team for a query and let it write its criteria, without scoring anything.
 
@@ -349,7 +280,7 @@ members = Verb(
     ],
     help="""List the personas of the library that have to do with every TOPIC, or all.
 
-    A line each; 'personas show NAME' says all. Use their names there, in the list of members of a
+    'personas show NAME' says all. Use their names there, in the list of members of a
     team's file, and in team=[...] in Python; a team's name with --team of 'mcranker rank'.
 
     \b
@@ -366,7 +297,7 @@ show = Verb(
         click.Argument(["names"], type=Reads(), metavar="NAME|FILE...", nargs=-1, required=True),
         flag(
             "--check",
-            "Check files, and those in folders, instead; exit code 1 if one cannot be used.",
+            "Check files instead; exit code 1 if one cannot be used.",
             is_flag=True,
         ),
         output_flag(
@@ -378,17 +309,14 @@ show = Verb(
     help="""Show personas, rubrics and teams in full, or check files before they are used.
 
     NAME is a persona or a team of the library, FILE a .yaml or .json file with a team, a
-    member, a rubric or a persona, or a saved ranking for its team. With --output yaml,
-    several members become one team.
+    member, a rubric or a persona, or a saved ranking for its team.
 
     With --check every problem is a line with file, line, place and what to do; a good file is a
-    line that says what it holds. Of a folder, all .yaml, .yml and .json files below it are checked.
-    Weights that do not sum to 100 are warnings.
+    line that says what it holds. Weights that do not sum to 100 are warnings.
 
     \b
       personas show clinician
       personas show ranking.json --output yaml > team.yaml
-      personas show nlp_scientist clinician patient --output yaml > team.yaml
       personas show team.yaml --check
     """,
 )

@@ -1,7 +1,12 @@
-"""Base of every verb: its help by sections, its options' types, and outputs that are no inputs.
+"""A verb in one place: its flags, its help by sections, and outputs that are no inputs.
 
-An option or argument says by its type, `Reads` or `Writes`, that it names files. A `Verb` does the
-rest before anything is asked or paid for.
+>>> def _greet(ctx: click.Context) -> int:
+...     return present(ctx, lambda console: console.print("hello"), said="hello")
+>>> command = Verb("greet", _greet, params=[output_flag("said")], help="Say hello.")
+
+It is named in `mcranker.cli.group.VERBS`. The function gets the values in ``ctx.params`` and
+returns the exit code; `mcranker.cli.output` prints. A parameter says by its type, `Reads` or
+`Writes`, that it names files, which are checked before anything is asked or paid for.
 """
 
 from __future__ import annotations
@@ -9,14 +14,14 @@ from __future__ import annotations
 import errno
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mcranker.cli.invocation import Invocation
+from mcranker.cli.invocation import Invocation, debug_option
+from mcranker.cli.output import ARGUMENTS
 from mcranker.config import LARGEST
 from mcranker.paths import is_file
 from personas.io.atomic import check_place
@@ -51,10 +56,7 @@ class Reads(click.ParamType[Any]):
     name = "file"
 
     def __init__(
-        self,
-        files: Callable[[str | None], Iterable[str]] | None = None,
-        *,
-        folder: bool = False,
+        self, files: Callable[[str | None], Iterable[str]] | None = None, *, folder: bool = False
     ) -> None:
         self.files = files or (lambda text: () if text is None else (text,))
         self.folder = folder  # may name one, of which every file is read
@@ -79,11 +81,7 @@ def flag(names: str, text: str, *, section: str = OTHER, **rest: Any) -> click.O
 
 
 def output_flag(
-    results: str,
-    *,
-    forms: Sequence[str] = ("table", "json"),
-    said: str = "",
-    section: str = OTHER,
+    results: str, *, forms: Sequence[str] = ("table", "json"), said: str = "", section: str = OTHER
 ) -> click.Parameter:
     """``--output``; `results` names the envelope's keys, `said` explains the other forms."""
     text = f"{said}json: one object with status, {results} and errors."
@@ -91,10 +89,10 @@ def output_flag(
     return flag("--output", text, type=kind, default=forms[0], section=section)
 
 
-def dry_run_flag(section: str = OTHER) -> click.Parameter:
+def dry_run_flag() -> click.Parameter:
     """``--dry-run``, of verbs that ask models."""
     text = "Show calls, tokens and cost instead; nothing is sent, no file is written."
-    return flag("--dry-run", text, is_flag=True, section=section)
+    return flag("--dry-run", text, is_flag=True, section="Output")
 
 
 def listing(
@@ -136,7 +134,6 @@ class Verb(click.Command):
         name: str,
         run: Callable[[click.Context], int],
         *,
-        keys: Collection[str] = (),
         params: Sequence[click.Parameter] = (),
         **rest: Any,
     ) -> None:
@@ -145,24 +142,24 @@ class Verb(click.Command):
         super().__init__(
             name,
             callback=lambda **_: run(click.get_current_context()),
-            params=[*params, quiet],
+            params=[*params, quiet, debug_option()],
             **rest,
         )
-        self.keys = keys
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[ARGUMENTS] = tuple(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            from mcranker.rankers import RANKERS
-            from mcranker.rankers.keys import keys_of
-
-            name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
-            takes_more = any(param.name == "option" for param in self.params)
-            if not takes_more or name not in {*keys_of(*RANKERS.names), *self.keys}:
+            if all(param.name != "option" for param in self.params):
                 raise
+            name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
+            meant = ", ".join(map(repr, error.possibilities or ()))
+            close = f" (or did you mean {meant}?)" if meant else ""
             raise click.UsageError(
-                f"there is no {error.option_name}; give it as -o {name}=VALUE", ctx
+                f"there is no {error.option_name}; give it as -o {name}=VALUE, if --options lists "
+                f"it{close}",
+                ctx,
             ) from error
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -200,50 +197,47 @@ def refuse_page(ctx: click.Context, *names: str) -> None:
 def check_outputs(ctx: click.Context) -> None:
     """Refuse outputs that cannot be written, or are an input or another output as well."""
     inputs, named = ([*_named(ctx, writes=writes)] for writes in (False, True))
-    piped = [label for label, name in inputs if name == STDIN]
+    piped = [label for label, name, _ in inputs if name == STDIN]
     if len(piped) > 1:
         raise click.UsageError(f"{' and '.join(piped)} cannot both be standard input", ctx)
     outputs: dict[object, str] = {}
-    for label, name in named:
+    for label, name, _ in named:
+        said = f"{label} {name!r}"
         if name == "-":
-            raise click.UsageError(f"{label} '-': name a file; /dev/stdout is standard output", ctx)
+            raise click.UsageError(f"{said}: name a file; /dev/stdout is standard output", ctx)
         if name.lower().endswith(".gz"):
-            raise click.UsageError(f"{label} {name!r}: nothing is packed; leave out '.gz'", ctx)
+            raise click.UsageError(f"{said}: nothing is packed; leave out '.gz'", ctx)
         _check_place(name)
         if os.path.exists(name) and not is_file(name):  # noqa: PTH110
             continue  # a pipe or a terminal
-        said = f"{label} {name!r}"
         other = outputs.setdefault(_identity(name), said)
         if other != said:
             raise click.UsageError(f"{other} and {said} are one file; name two", ctx)
-    for label, name in inputs if outputs else ():
+        for given, source, folder in inputs:
+            inside = folder and is_file(name) and Path(source).is_dir()
+            if inside and Path(name).resolve().is_relative_to(Path(source).resolve()):
+                raise click.UsageError(
+                    f"{said} would replace a file of {given} {source!r}; name another file", ctx
+                )
+    for label, name, _ in inputs if outputs else ():
         if replaced := outputs.get(_identity(name)):
             raise click.UsageError(
                 f"{replaced} would replace an input ({label} {name!r}); name another file", ctx
             )
-    folders = [each for each in _named(ctx, writes=False, folders=True) if Path(each[1]).is_dir()]
-    for (label, name), (given, folder) in product(_named(ctx, writes=True), folders):
-        if is_file(name) and Path(name).resolve().is_relative_to(Path(folder).resolve()):
-            raise click.UsageError(
-                f"{label} {name!r} would replace a file of {given} {folder!r}; name another file",
-                ctx,
-            )
 
 
-def _named(ctx: click.Context, *, writes: bool, folders: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the outputs, or the inputs, of a command, each with the option that names it."""
+def _named(ctx: click.Context, *, writes: bool) -> Iterator[tuple[str, str, bool]]:
+    """The outputs, or the inputs: the option, the file, and True if it may be a folder."""
     for param in ctx.command.params:
-        if not isinstance(param.type, Reads) or isinstance(param.type, Writes) != writes:
+        kind, value = param.type, ctx.params.get(param.name or "")
+        if not isinstance(kind, Reads) or isinstance(kind, Writes) != writes:
             continue
-        if folders and not param.type.folder:
-            continue
-        label = param.opts[0] if isinstance(param, click.Option) else (param.name or "").upper()
-        value = ctx.params.get(param.name or "")
         if value is None and writes:
             continue
+        label = param.opts[0] if isinstance(param, click.Option) else (param.name or "").upper()
         for text in value if isinstance(value, tuple) else (value,):
-            for name in param.type.files(text):
-                yield label, name
+            for name in kind.files(text):
+                yield label, name, kind.folder
 
 
 def _identity(path: str) -> object:

@@ -21,22 +21,22 @@ from mcranker.errors import (
 )
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.masking import shown_url
-from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.http_chat import Exchange, find_key, url_in, usage_in
-from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
+from mcranker.llm.providers.http_chat import Exchange, find_key, url_in
+from mcranker.llm.providers.http_errors import Service, unreadable
+from mcranker.llm.providers.openai_chat import CompatibleChat
+from mcranker.llm.providers.reply_fields import reported_model, usage_in
 from mcranker.llm.typed_answers import shown_value, whole_number
 from mcranker.logs import safe_logger
 from mcranker.runtime.bridge import Bridge
 from personas.ranking.usage import Usage
 
-MOST_TEXTS = 64
-"""Texts of one request; half as many until a vector has shown that it is no long one."""
+MOST_TEXTS = 32
+"""Texts of one request: as many as Text Embeddings Inference takes by default."""
 
 MOST_CHARACTERS = 100_000  # of one request, unless one text has more
 LONGEST_TEXT = 40_000  # characters sent of a text
 MAX_TOKENS = 8191  # of OpenAI's models; others say so, and the text is sent shorter
 MOST_DIMENSIONS = 2**15
-SHORT_VECTOR = 4096
 THREADS = 8  # requests at once
 SHORTEST = 200  # characters that no model has refused as too many
 
@@ -160,7 +160,7 @@ class _Engine:
     def __init__(self, chat: ChatModel) -> None:
         self._chat = chat
         self._bridge = Bridge(chat.aclose)
-        self._most = MOST_TEXTS // 2
+        self._most = MOST_TEXTS
         self.close = self._bridge.close
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[Tokens]]:
@@ -186,7 +186,7 @@ class _Engine:
                 break
             except (RequestRejected, ContextTooLong, ContentRefused) as error:
                 if len(batch) > 1:
-                    if "batch" in str(error):  # as Text Embeddings Inference says it, beyond 32
+                    if "batch" in str(error):  # as Text Embeddings Inference says it
                         self._most = len(batch) // 2
                     raise
                 (text,) = readable
@@ -196,8 +196,6 @@ class _Engine:
                 _log.warning("a text of %d characters is too long for the model", len(text))
                 readable = [text[: len(text) // 2]]
         assert isinstance(reply, VectorReply), "the layers hand on what the service gives"
-        if self._most == MOST_TEXTS // 2 and reply.vectors.shape[1] <= SHORT_VECTOR:
-            self._most = MOST_TEXTS
         units = rounded(reply.vectors)
         # A service counts the tokens of all texts together.
         ends = np.cumsum([len(text) + 1 for text in readable])

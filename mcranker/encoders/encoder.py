@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mcranker.errors import MCRankerError, ModelFileError, ServerFailed
 from mcranker.logs import safe_logger
 from mcranker.paths import cache_root
-from mcranker.runtime.forks import abandon, renew_in_child
+from mcranker.runtime.processes import abandon, renew_in_child
 from personas.ranking.usage import Usage
 
 MAX_TOKENS = 256

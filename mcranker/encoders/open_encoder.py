@@ -1,7 +1,7 @@
 """Encoders by name: of the catalogue, of a folder, of the hub, or of an ``/embeddings`` service.
 
 onnxruntime and tokenizers are imported at the first text that no cache has; this is the only file
-that does so. Likewise sentence-transformers, and what it brings along.
+that does so.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from mcranker.encoders.encoder import (
 from mcranker.errors import ConfigError, DownloadError, ModelFileError
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.local.catalogue import check_installed, find, not_found
-from mcranker.llm.local.cross_encoder import PACKAGE, check_modules, loading, source_of
 from mcranker.llm.local.model_files import (
     MESSAGE_LIMIT,
     file_mark,
@@ -42,7 +40,7 @@ from mcranker.paths import is_file, is_folder
 from personas.io.lines import read_text
 from personas.ranking.usage import Usage
 
-FORMS = "local:NAME, local:FOLDER, st:NAME, openai:NAME, or embed:NAME with base_url="
+FORMS = "local:NAME, local:FOLDER, openai:NAME, or embed:NAME with base_url="
 
 _TASK = "Given a web search query, retrieve relevant passages that answer the query"
 PREFIXES = {
@@ -61,9 +59,6 @@ SIMILARITIES = {
 """Names of models -> the similarity that counts 0, and from there to the one that counts 1."""
 
 BATCH_TOKENS = 256  # of a batch, unless one text has more
-TEXTS_AT_ONCE = 32  # that sentence-transformers encodes together
-SENTENCE_TOKENS = 512  # read by one of its models that names no limit
-LONGEST_TEXT = 100_000  # characters of a text for one of them
 
 LONGEST = 8192  # tokens read of a text, whatever a model may do
 _LONGEST_CONFIG = 10_000_000  # bytes
@@ -103,23 +98,21 @@ def open_encoder(
 
         options = {"api_key": api_key, "timeout": timeout, "concurrency": concurrency}
         return service_encoder(kind, name, prefixes, around, base_url=base_url, **options)
-    if kind not in ("local", "st") or not name:
+    if kind != "local" or not name:
         raise ConfigError(f"{spec!r} names no embedder; use {FORMS}")
     if base_url is not None or api_key:
         raise ConfigError(f"{spec!r} runs in this process and takes no base_url= or api_key=")
-    if kind == "st":
-        return _sentence_encoder(name, prefixes=prefixes)
     check_installed(spec, {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers"})
     entry = find(name)
     if entry is not None and entry.tokenizer is not None:
-        taken, model, tokenizer = resolve_encoder(entry)
+        model, tokenizer = resolve_encoder(entry)
         return onnx_encoder(
             model,
             tokenizer,
             name=f"local:{entry.name}",
-            mark=taken.sha256,
-            max_tokens=taken.context,
-            dimensions=taken.dimensions,
+            mark=entry.sha256,
+            max_tokens=entry.context,
+            dimensions=entry.dimensions,
             prefixes=prefixes,
         )
     if not is_encoder(name):
@@ -150,8 +143,8 @@ def _of_folder(folder: Path, name: str, prefixes: tuple[str, str]) -> Encoder:
     tokenizer = folder / "tokenizer.json"
     if model is None or not tokenizer.is_file():
         raise ModelFileError(
-            f"{name}: {str(folder)!r} has no {'tokenizer.json' if model else 'model.onnx'}; a "
-            "folder of sentence-transformers without ONNX files is 'st:FOLDER', of a cross-encoder "
+            f"{name}: {str(folder)!r} has no {'tokenizer.json' if model else 'model.onnx'}; export "
+            "the model to ONNX, serve it for 'embed:NAME', or name a cross-encoder by "
             "'crossencoder:FOLDER'",
             model=name,
         )
@@ -194,7 +187,7 @@ def _pooling(folder: Path) -> str:
         return modes[0]
     raise ModelFileError(
         f"{folder} asks for the modules or pooling {modes}; done here is one of "
-        f"{', '.join(POOLINGS)}, of all tokens. Use 'st:FOLDER' or another model"
+        f"{', '.join(POOLINGS)}, of all tokens. Serve it for 'embed:NAME', or use another model"
     )
 
 
@@ -356,52 +349,3 @@ def _load(model: Path, tokenizer: Path, name: str, max_tokens: int) -> tuple[Any
     words.no_padding()
     words.enable_truncation(max_tokens)
     return session, words
-
-
-def _sentence_encoder(name: str, *, prefixes: tuple[str, str]) -> Encoder:
-    """The encoder of a folder or of the Hugging Face hub, for one more user. Loads nothing yet."""
-    full = f"st:{name}"
-    check_installed(full, {"sentence_transformers": PACKAGE}, extra="crossencoder")
-    source, mark = source_of(name, full, "st:sentence-transformers/all-MiniLM-L6-v2")
-    mark = f"{PACKAGE} {metadata.version(PACKAGE)} {source if not mark else ''} {mark}"
-    return shared(
-        (full, mark, prefixes),
-        lambda: Encoder(
-            lambda: _SentenceEngine(source, full),
-            name=full,
-            mark=mark,
-            max_tokens=SENTENCE_TOKENS,
-            prefixes=prefixes,
-            threads=1,
-        ),
-    )
-
-
-class _SentenceEngine:
-    def __init__(self, source: str, name: str) -> None:
-        with loading(name, "an encoder"):
-            from sentence_transformers import SentenceTransformer
-
-            self._model: Any = SentenceTransformer(source)
-            check_modules(self._model, source, name)
-            # Prompts of the model's would be put before the prefixes.
-            self._model.default_prompt_name = None
-        self._model.max_seq_length = min(
-            self._model.max_seq_length or SENTENCE_TOKENS, SENTENCE_TOKENS
-        )
-
-    def batches(self, texts: Sequence[str]) -> Iterator[list[Tokens]]:
-        ordered = sorted(texts, key=lambda text: -len(text))
-        for start in range(0, len(ordered), TEXTS_AT_ONCE):
-            yield [Tokens(text) for text in ordered[start : start + TEXTS_AT_ONCE]]
-
-    def vectors(self, batch: Sequence[Tokens]) -> tuple[list[Vector], Usage]:
-        texts = [text[:LONGEST_TEXT].encode("utf-8", "replace").decode() for text, _ in batch]
-        started = time.perf_counter()
-        found = self._model.encode(
-            texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True
-        )
-        read = self._model.preprocess(texts)["attention_mask"].sum(axis=1)
-        usage = Usage(seconds=time.perf_counter() - started)
-        units = rounded(found)
-        return [Vector(unit, int(n)) for unit, n in zip(units, read, strict=True)], usage

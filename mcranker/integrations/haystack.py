@@ -16,6 +16,7 @@ from mcranker.integrations.reranking import (
 )
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
+from personas.ranking.types import Passage
 
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -54,9 +55,7 @@ class MCRankerComponent:
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """Rank the documents."""
-        limits = self._limits(top_n, min_relevance, deadline)
-        distinct = _distinct(documents)
-        passages = passages_of(distinct, self.title_key)
+        distinct, passages, limits = self._given(documents, top_n, min_relevance, deadline)
         return _output(distinct, self._source.get().rank(query, passages, **limits))
 
     @component.output_types(documents=list[Document], ranking=Ranking)
@@ -69,9 +68,7 @@ class MCRankerComponent:
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """`run` for pipelines in an event loop."""
-        limits = self._limits(top_n, min_relevance, deadline)
-        distinct = _distinct(documents)
-        passages = passages_of(distinct, self.title_key)
+        distinct, passages, limits = self._given(documents, top_n, min_relevance, deadline)
         ranker = await self._source.aget()
         return _output(distinct, await ranker.arank(query, passages, **limits))
 
@@ -109,22 +106,24 @@ class MCRankerComponent:
         made: MCRankerComponent = default_from_dict(cls, data)
         return made
 
-    def _limits(
-        self, top_n: int | None, min_relevance: float | None, deadline: float | None
-    ) -> dict[str, Any]:
-        return limits_of(
+    def _given(
+        self,
+        documents: Sequence[Document],
+        top_n: int | None,
+        min_relevance: float | None,
+        deadline: float | None,
+    ) -> tuple[list[Document], tuple[Passage, ...], dict[str, Any]]:
+        limits = limits_of(
             self.top_n if top_n is None else top_n,
             self.min_relevance if min_relevance is None else min_relevance,
             self.deadline if deadline is None else deadline,
         )
-
-
-def _distinct(documents: Sequence[Document]) -> list[Document]:
-    """The first document of each id, as Haystack's own rankers do."""
-    first: dict[str, Document] = {}
-    for document in documents:
-        first.setdefault(document.id, document)
-    return list(first.values())
+        # The first document of each id, as Haystack's own rankers do.
+        first: dict[str, Document] = {}
+        for document in documents:
+            first.setdefault(document.id, document)
+        distinct = list(first.values())
+        return distinct, passages_of(distinct, self.title_key), limits
 
 
 def _output(documents: Sequence[Document], ranking: Ranking) -> dict[str, Any]:

@@ -30,17 +30,12 @@ class Message:
 
     A last message of role ``assistant`` is a prefill: the model continues it. It is only
     sent to models whose `Capabilities.prefill` is true.
-
-    Attributes:
-        role: who speaks.
-        content: the text.
-        shared: characters at the beginning of `content` that are the same in many requests;
-            for providers that keep a prompt's beginning where they are told to.
     """
 
     role: Literal["system", "user", "assistant"]
     content: str
     shared: int = field(default=0, compare=False)
+    """Characters at the beginning that are the same in many requests, for prompt caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +48,7 @@ class ReplySchema:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A level of a scale, or one of the things that a question chooses among.
-
-    Attributes:
-        name: no two options of a question share it; for a level its number.
-        description: when it applies; may be empty.
-    """
+    """A level of a scale, whose name is its number, or one of the things to choose among."""
 
     name: str
     description: str = ""
@@ -66,13 +56,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """The persona and criteria a question is answered with. Also part of its text.
-
-    Attributes:
-        name: of the persona.
-        description: of the persona; may be empty.
-        criteria: name, description and weight in percent of each criterion that counts.
-    """
+    """The persona a question is answered as, and name, description and weight of its criteria."""
 
     name: str
     description: str = ""
@@ -91,10 +75,7 @@ class Question:
 
     Attributes:
         name: of letters, digits and underscores; no two questions of a request share it.
-        text: what to judge.
         top: what the highest level counts; levels are equally far apart. At least 1.
-        kind: what the answer is.
-        options: see the table.
         passage: name of the passage in `State.passages` that it is about; empty for all.
         judge: who judges, for models that do not read instructions; never sent.
     """
@@ -127,7 +108,6 @@ class State:
     """The data that typed questions are about. Texts in it cannot pass for instructions.
 
     Attributes:
-        query: what was searched for.
         passages: name -> text with its title; in the order in which they are shown.
         judges: name -> persona and criteria in words, where questions refer to them by name.
         statistics: of all passages of the query, for models that ask for them

@@ -5,10 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import sys
-import sysconfig
 import warnings
-from functools import cache
 from typing import TYPE_CHECKING
 
 from mcranker.errors import ConfigError
@@ -34,9 +31,6 @@ _OF_PROVIDER = {
     "openai": r"^(gpt-|chatgpt-|o[134])",
     "anthropic": r"^claude",
 }
-_OWN = ("mcranker", "personas", "beir_eval")
-"""Packages that are not the user's code."""
-
 logger = safe_logger("mcranker.llm")
 
 
@@ -55,7 +49,6 @@ def connect(
     | ``openai:NAME`` | OpenAI; needs ``OPENAI_API_KEY`` or `api_key` |
     | ``openai:NAME`` and a base URL of another host | a server that speaks OpenAI's protocol |
     | ``anthropic:NAME`` | Anthropic; needs ``ANTHROPIC_API_KEY`` or `api_key` |
-    | ``decisions:NAME`` and a base URL | a server that speaks OpenAI's decisions |
     | ``rerank:NAME`` and a base URL | a rerank service; forms: `mcranker.llm.providers.rerank` |
     | ``local:NAME``, ``local:PATH.gguf`` | a model in this process |
     | ``crossencoder:NAME``, ``crossencoder:FOLDER`` | a cross-encoder in this process |
@@ -63,17 +56,12 @@ def connect(
     | a `ChatModel` | itself |
     | None | what the environment suggests: see `choose_default` |
 
-    Args:
-        model: one of the above.
-        base_url: the server's address; None for the provider's own, or for the address in
-            ``OPENAI_BASE_URL``, ``ANTHROPIC_BASE_URL``, or, where the model is taken from
-            ``MCRANKER_MODEL``, in ``MCRANKER_BASE_URL``.
-        api_key: None for the environment's.
-        concurrency: calls at once, at most.
-        timeout: seconds allowed to one call.
+    `base_url` None is the provider's own address, or the one in ``OPENAI_BASE_URL``,
+    ``ANTHROPIC_BASE_URL`` or, for a model from ``MCRANKER_MODEL``, ``MCRANKER_BASE_URL``.
+    `concurrency` is the most calls at once, `timeout` the seconds allowed to one.
 
     Warns:
-        WeakJudgeWarning: the embedded default was chosen; once per process.
+        WeakJudgeWarning: the embedded default was chosen.
 
     Raises:
         ConfigError: the name or an option cannot be, or they do not go together.
@@ -97,7 +85,7 @@ def connect(
             )
         logger.info("model %s: %s", model, reason)
         if model == DEFAULT_LOCAL and not named:
-            _warn_of_default()
+            warnings.warn(default_judge_note(), WeakJudgeWarning, stacklevel=2)
     if not isinstance(model, str):
         raise ConfigError(
             f"model={model!r} is a {type(model).__name__}; pass a name such as "
@@ -149,22 +137,6 @@ def better_judges() -> str:
         f"({DEFAULT_OPENAI}, {DEFAULT_ANTHROPIC}), or name local:{entry.name} from the hub "
         f"({file_size(entry.size)}, {entry.licence})."
     )
-
-
-@cache
-def _warn_of_default() -> None:
-    """Warn once per process, at the line of the user's own code that led here."""
-    installed = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
-    frame, level, nearest = sys._getframe(), 1, 0  # noqa: SLF001 - documented, if not everywhere
-    while caller := frame.f_back:
-        frame, level = caller, level + 1
-        if frame.f_globals.get("__name__", "").partition(".")[0] in _OWN:
-            continue
-        nearest = nearest or level
-        if not frame.f_code.co_filename.startswith(installed):
-            nearest = level
-            break
-    warnings.warn(default_judge_note(), WeakJudgeWarning, stacklevel=nearest or level)
 
 
 def _split(model: str) -> tuple[str, str]:

@@ -1,7 +1,6 @@
 """Removal of secrets from texts for people: API keys, addresses that hold one, names of hosts.
 
-A known key is found as a whole or by any 8 characters of it in a row, in other case, in base64
-and in percent encoding too.
+A known key is found as a whole or by any 8 characters of it in a row, in any case.
 
 An address is shown by `shown_url`, in messages, logs and files alike:
 
@@ -13,16 +12,13 @@ An address is shown by `shown_url`, in messages, logs and files alike:
 | a query | the names, not the values |
 | a fragment | never |
 
-A part of a path looks like a secret if it has the shape of a key, is a UUID, gives a value to a
-name (``token=...``), has an at sign after its first character, holds 16 letters and digits in a
-row with some of both or 32 in a row of any kind, or is 40 characters or longer with capitals,
-small letters and digits.
+A part of a path looks like a secret if it has the shape of a key or a UUID, gives a value to a
+name, or is a long row of letters and digits.
 """
 
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from contextlib import suppress
 from ipaddress import ip_address
 from string import ascii_lowercase, ascii_uppercase
@@ -30,7 +26,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 MARK = "[key]"  # in place of a secret
 HOST_MARK = "[address]"  # in place of a host
@@ -50,9 +46,7 @@ _SCHEME = re.compile(r"[A-Za-z][\w+.-]{0,20}:/+|/*")
 _HOST_AND_PORT = re.compile(r"[^:@]*(:\d*)?|\[[^]@]*\](:\d*)?")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _RUN = re.compile(r"[A-Za-z0-9]{16,}")
-_LETTER = re.compile(r"%(?:25)*+([0-9a-f]{2})|.", re.IGNORECASE | re.DOTALL)
-# The two alphabets of base64, and both cases, as one.
-_AS_ONE = str.maketrans(f"{ascii_uppercase}-_", f"{ascii_lowercase}+/")
+_SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 _PUBLIC = ("openai.com", "anthropic.com", "claude.com", "localhost", "127.0.0.1", "::1")
 _ENDING = re.compile(
@@ -157,31 +151,18 @@ def _host_of(word: str, before: str) -> str:
 
 
 def _without(text: str, secret: str) -> str:
-    """The text without the secret and rows of it, in any of its forms."""
+    """The text without the secret and rows of its characters, in any case."""
     if len(secret) < _ROW:
         return text.replace(secret, MARK)
-    rows = {form[i : i + _ROW] for form in _forms(secret) for i in range(len(form) - _ROW + 1)}
-    letters = [*_LETTER.finditer(text)]
-    plain = "".join(chr(int(each[1], 16)) if each[1] else each[0] for each in letters)
-    plain = plain.translate(_AS_ONE)
+    small, plain = secret.translate(_SMALL), text.translate(_SMALL)
+    rows = {small[place : place + _ROW] for place in range(len(small) - _ROW + 1)}
     pieces, end = [""], 0
     for place in range(len(plain) - _ROW + 1):
         if plain[place : place + _ROW] in rows:
-            begin = letters[place].start()
-            if begin > end or not end:
-                pieces += text[end:begin], MARK
-            end = letters[place + _ROW - 1].end()
+            if place > end or not end:
+                pieces += text[end:place], MARK
+            end = place + _ROW
     return "".join(pieces) + text[end:]
-
-
-def _forms(secret: str) -> Iterator[str]:
-    """Yield a secret and the parts of its base64 that are the same at any offset."""
-    yield secret.translate(_AS_ONE)
-    content = secret.encode("utf-8", "replace")
-    for before in range(3):
-        encoded = b64encode(bytes(before) + content).decode()
-        whole = (before + len(content)) * 8 // 6
-        yield encoded[-(-before * 8 // 6) : whole].translate(_AS_ONE)
 
 
 def _without_beginning(text: str, secret: str) -> str:

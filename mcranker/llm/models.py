@@ -167,7 +167,7 @@ class Layers:
         if config.batch:
             from mcranker.llm.batch.batched import batched  # needed by few
 
-            model = batched(chat, self._batch_notes(), self.ledger)
+            model = batched(chat, *self._batch_place())
         else:
             attempts = ATTEMPTS if retried else 1
             model = Retrying(chat, limiter, attempts=attempts, first_wait=FIRST_WAIT)
@@ -178,16 +178,14 @@ class Layers:
             model = Ledgered(model, self.ledger, asked=chat, among_processes=not config.batch)
         return model
 
-    def _batch_notes(self) -> Path:
-        if self.ledger is None:
+    def _batch_place(self) -> tuple[Path, Ledger]:
+        if self.ledger is None or self.ledger.path is None:
             raise ConfigError(
-                "batch=True needs a ledger, beside which batches under way are noted; "
-                "leave out ledger=None"
+                "batch=True needs a ledger in a file, beside which batches under way are noted; "
+                "leave out ledger=, or give it a path"
             )
-        if self.ledger.path is None:
-            raise ConfigError("batch=True needs a ledger in a file, beside which batches are noted")
         path = self.ledger.path.resolve()  # as its log and its locks, beside the file itself
-        return path.with_name(f"{path.name}.batches")
+        return path.with_name(f"{path.name}.batches"), self.ledger
 
 
 def _kind(spec: ModelSpec) -> str:

@@ -196,10 +196,9 @@ class MCRanker(PointwiseRanker):
     >>> ranker = MCRanker(require=("clinician",))
     >>> ranking = ranker.rank("best masks against covid", docs)
 
-    Its options are those of `RankerConfig` and `Ranker`.
-
-    Raises:
-        ConfigError, ModelError, PersonasError: as `Ranker`.
+    The usual options are named above; ``help(mcranker.RankerConfig)`` has them all, and
+    ``help(mcranker.Ranker)`` more methods: `explain`, and forms for an event loop (`arank`).
+    Raises what `Ranker` raises; a ``with`` block, or ``close()``, ends its connections.
     """
 
     name: ClassVar[str] = "mcranker"
@@ -214,14 +213,8 @@ class MCRanker(PointwiseRanker):
         """Recruit a team for the query and write its rubrics, without scoring anything.
 
         A ranker with ``team=`` completes that team: with recruits, where ``team_size`` is larger,
-        and with the rubrics that are missing.
-
-        Args:
-            query: what will be ranked for.
-            example: one passage of the kind that will be judged; shown to the recruiter.
-
-        Returns:
-            The team, to look at, edit, save with `personas.save`, and pass as ``team=``.
+        and with the rubrics that are missing. `example` is a passage of the kind that will be
+        judged, for the recruiter. Save the team with `personas.save`, and pass it as ``team=``.
 
         Raises:
             InputError, ModelError: as `rank`.

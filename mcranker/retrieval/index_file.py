@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from mcranker.errors import ConfigError, InputError
 from mcranker.inputs.tokens import STOP_WORDS, UNSPACED, words
 from mcranker.retrieval.chunks import Chunk
-from mcranker.runtime.forks import abandon, renew_in_child
+from mcranker.runtime.processes import abandon, renew_in_child
 
 Vectors: TypeAlias = NDArray[np.float32]
 Scored: TypeAlias = list[tuple[str, float]]

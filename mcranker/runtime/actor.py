@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 M = TypeVar("M")
-
-
-class _Mailbox(NamedTuple, Generic[M]):
-    send: MemoryObjectSendStream[M]
-    receive: MemoryObjectReceiveStream[M]
 
 
 class Actor(Generic[M]):
@@ -35,9 +30,9 @@ class Actor(Generic[M]):
         self._size = 2 * workers if mailbox is None else mailbox
 
     @cached_property
-    def _mailbox(self) -> _Mailbox[M]:
+    def _mailbox(self) -> tuple[MemoryObjectSendStream[M], MemoryObjectReceiveStream[M]]:
         # Opened at its first use, so that an actor that never runs leaves nothing to close.
-        return _Mailbox(*anyio.create_memory_object_stream[M](self._size))
+        return anyio.create_memory_object_stream[M](self._size)
 
     async def run(self) -> None:
         """Handle messages until the mailbox is closed and empty."""
@@ -55,7 +50,7 @@ class Actor(Generic[M]):
 
     async def tell(self, message: M) -> None:
         """Put a message into the mailbox; waits while the mailbox is full."""
-        send = self._mailbox.send
+        send, _ = self._mailbox
         try:
             send.send_nowait(message)
         except anyio.WouldBlock:
@@ -67,14 +62,14 @@ class Actor(Generic[M]):
 
     def close(self) -> None:
         """Take no further messages; `run` ends when those in the mailbox are handled."""
-        self._mailbox.send.close()
+        self._mailbox[0].close()
 
     async def _work(self, message: M, free: anyio.Semaphore) -> None:
         """Handle a message and those that wait by then."""
         while True:
             await self._handle(message)
             try:
-                message = self._mailbox.receive.receive_nowait()
+                message = self._mailbox[1].receive_nowait()
             except (anyio.WouldBlock, anyio.EndOfStream):
                 free.release()
                 return

@@ -87,7 +87,6 @@ class Bridge:
         self._loop: _Loop | None = None
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of ``await function()``."""
         while True:
             try:
                 return self._running().call(function)
@@ -137,7 +136,6 @@ class _Loop:
         self._clean_up = clean_up
         self._process = os.getpid()
         self._lock = threading.RLock()
-        self._callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         ready: Future[BlockingPortal] = Future()
         # A daemon, because the interpreter would wait for another thread before it says so.
         self._thread = threading.Thread(
@@ -145,7 +143,6 @@ class _Loop:
         )
         self._thread.start()
         self._portal = ready.result()
-        _loops.watch(self)
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Return the result of ``await function()``, see `Bridge.call`."""
@@ -177,8 +174,6 @@ class _Loop:
             with self._lock:
                 if self.ends:
                     raise _Ended
-                if not caller.daemon and caller is not threading.main_thread():
-                    self._callers.add(caller)
                 future = self._portal.start_task_soon(run)
             return future.result()
         except _Ended:
@@ -207,12 +202,6 @@ class _Loop:
         if wait and threading.current_thread() is not self._thread:
             self._thread.join(_STOP_SECONDS)
 
-    def join_callers(self) -> None:
-        """Wait for the threads that the interpreter waits for, and that may call again."""
-        while callers := [each for each in self._callers if each.is_alive()]:
-            for caller in callers:
-                caller.join()
-
     def _run(self, ready: Future[BlockingPortal]) -> None:
         try:
             anyio.run(self._serve, ready)
@@ -235,37 +224,3 @@ class _Loop:
             await self._stopped.wait()
             await portal.stop(cancel_remaining=True)
         await self._clean_up()
-
-
-class _Loops:
-    """The loops of this process, which end with its main thread."""
-
-    def __init__(self) -> None:
-        self._loops: weakref.WeakSet[_Loop] = weakref.WeakSet()
-        self._lock = threading.Lock()
-        self._watcher: threading.Thread | None = None
-
-    def watch(self, loop: _Loop) -> None:
-        """Stop a loop when the process ends, or before."""
-        with self._lock:
-            self._loops.add(loop)
-            if self._watcher is None or not self._watcher.is_alive():
-                self._watcher = threading.Thread(
-                    target=self._watch, name="mcranker watch", daemon=True
-                )
-                self._watcher.start()
-
-    def _watch(self) -> None:
-        threading.main_thread().join()
-        while True:
-            with self._lock:
-                loops = [each for each in self._loops if not each.ends]
-                if not loops:
-                    self._watcher = None
-                    return
-            for loop in loops:
-                loop.join_callers()
-                loop.stop()
-
-
-_loops = _Loops()

@@ -14,7 +14,7 @@ from mcranker.ranking import Ranking
 from mcranker.serve.bodies import Problem
 from mcranker.serve.events import event_data
 from mcranker.serve.metrics import Metrics
-from mcranker.serve.served import SHORTEST, Places, discreet, public, public_name
+from mcranker.serve.served import SHORTEST, Places, discreet, last_of, public, public_name
 from mcranker.serve.settings import GRACE, Settings, Unscored
 from personas.format import counted
 from personas.ranking.types import judge_note
@@ -159,7 +159,6 @@ class Answering:
         return self.pipeline.ledger if self.pipeline is not None else None
 
     def ready(self) -> RAGPipeline:
-        """The pipeline."""
         if self.pipeline is None:
             raise Problem(
                 "not_found", "this service has no index to answer from; start it with --index"
@@ -176,7 +175,8 @@ class Answering:
             try:
                 left = max(end - time.monotonic(), SHORTEST)
                 with anyio.fail_after(left + GRACE):
-                    result = await _answered(pipeline, question, left, emit)
+                    events = pipeline.astream(question, deadline=left)
+                    result = (await last_of(events, AnswerDone, emit)).result
                 outcome = "partial" if result.partial else result.kind
             except TimeoutError:
                 raise Problem("timeout", f"no answer after {seconds:g} seconds") from None
@@ -197,16 +197,13 @@ class Answering:
 
 
 def answer_event(event: RAGEvent) -> tuple[str, Mapping[str, Any]]:
-    """Name and data of an event; `AnswerDone` has none, since the service adds its own."""
-    match event:
-        case StageStarted():
-            return "stage_started", {"name": event.name}
-        case StageDone():
-            return "stage_done", _discreet(event.stage.model_dump(mode="json"))
-        case AnswerDone():
-            raise AssertionError("the answer is sent as a whole")
-        case _:
-            return event_data(event)
+    """Name and data of an event on the way to an answer."""
+    if isinstance(event, StageStarted):
+        return "stage_started", {"name": event.name}
+    if isinstance(event, StageDone):
+        return "stage_done", _discreet(event.stage.model_dump(mode="json"))
+    assert not isinstance(event, AnswerDone)
+    return event_data(event)
 
 
 def public_answer(result: RAGResult) -> dict[str, Any]:
@@ -233,18 +230,6 @@ def answer_headers(name: str, result: RAGResult) -> dict[str, str]:
 
 def _were(documents: int) -> str:
     return f"{counted(documents, 'document')} {'was' if documents == 1 else 'were'}"
-
-
-async def _answered(
-    pipeline: RAGPipeline, question: Query, seconds: float, emit: EmitAnswer | None
-) -> RAGResult:
-    async with pipeline.astream(question, deadline=seconds) as events:
-        async for event in events:
-            if isinstance(event, AnswerDone):
-                return event.result
-            if emit is not None:
-                await emit(event)
-    raise AssertionError("a stream of events ended without an answer")
 
 
 def _discreet(value: Any) -> Any:

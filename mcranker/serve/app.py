@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import logging
 import time
@@ -22,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcranker import __version__
+from mcranker.errors import LedgerError
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
@@ -52,15 +52,13 @@ from mcranker.serve.dialects import (
 from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_data
 from mcranker.serve.metrics import CONTENT_TYPE, Metrics
 from mcranker.serve.requests import (
-    RANK_FIELDS,
     Explanations,
+    QuestionRequest,
+    RankRequest,
     RerankRequest,
-    cut_to_bytes,
-    read_fields,
-    read_question,
     size_of,
 )
-from mcranker.serve.served import Job, LedgerProbe, ServedRanker, ServedRankers, public_form
+from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings, holder_of
 from personas import library
 from personas.format import counted
@@ -77,7 +75,8 @@ _OPENED_BY_BROWSERS = {"/v1/explain/{id}", *playground.FILES}
 _ALIVE = ("/healthz", "/health", "/ping", "/v1/health/live")
 _READY = ("/readyz", "/v1/health/ready")
 _PROBES = {*_ALIVE, *_READY, "/metrics"}
-_OWN = ("/v1/rank", "/v1/rank/stream", "/v1/answer", "/answer", "/v1/answer/stream")
+_OWN = ("/v1/rank", "/v1/rank/stream", "/v1/answer", "/v1/answer/stream")
+_LEDGER_SECONDS = 2.0  # within which a ledger has to answer
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -133,7 +132,8 @@ class _Service:
         # Answers as JSON.
         self._kept = Explanations[Ranking | bytes](self._limits)
         self._began = int(time.time())
-        self._ledgers = LedgerProbe([*self.rankers.ledgers, self._answering.ledger])
+        found = [*self.rankers.ledgers, self._answering.ledger]
+        self._stores = {each.name: each.store for each in found if each is not None}
         self._ready = self._draining = False
         self._under_way: set[anyio.CancelScope] = set()
         self._probed = 0  # of these, health checks
@@ -161,8 +161,7 @@ class _Service:
 
     def routes(self) -> list[Route]:
         posted = {path: self._endpoint(path, self._rerank) for path in ROUTES}
-        answer = self._answer
-        own = (self._rank, self._stream, answer, answer, self._answer_stream)
+        own = (self._rank, self._stream, self._answer, self._answer_stream)
         for path, handler in zip(_OWN, own, strict=True):
             posted[path] = self._endpoint(path, handler)
         for each in DIALECTS:
@@ -182,7 +181,6 @@ class _Service:
             **dict.fromkeys(("/v1/models", "/models"), _value_of(self._models)),
             "/v1/models/{uid:path}": _value_of(self._model),
             "/info": _value_of(self._info),
-            "/v1/teams": _value_of(self._teams),
             "/v1/explain/{id}": self._explain,
             "/playground.json": self._playground,
             **dict.fromkeys(playground.FILES, self._file),
@@ -303,13 +301,12 @@ class _Service:
             if cutting := served.cutting(request.max_tokens):
                 ranker = cutting
             else:
-                passages, cut = cut_to_bytes(passages, request.max_tokens)
-                warnings += cut
+                warnings += ("documents are not cut: the model's tokenizer is not known here",)
         job = Job(
             ranker,
             as_query(request.query),
             passages,
-            self._seconds(call, request.timeout),
+            self._seconds(request.timeout),
             request.top_n,
             instruction=request.instruction,
             reasons=request.reasons,
@@ -377,11 +374,8 @@ class _Service:
                     whole = await make(queue)
                 queue.put(last, whole)
             except Exception as error:  # noqa: BLE001 - the reader gets it
-                refusal = self._refused(call, error)
-                if queue.begun:
-                    queue.put("error", GENERAL.problem(problem_of(error)))
-                else:
-                    queue.refusal = refusal
+                self._refused(call, error)
+                queue.put("error", GENERAL.problem(problem_of(error)))
             finally:
                 queue.end()
 
@@ -404,7 +398,6 @@ class _Service:
         return {**openai, "model_type": "rerank", "model_name": served.name, "model_uid": uid}
 
     def _info(self, _: _Call) -> dict[str, Any]:
-        """Describe the service to TEI's clients."""
         return {
             "model_id": self.rankers.all[0].name,
             "model_type": {"reranker": {"id2label": {"0": "0"}, "label2id": {"0": 0}}},
@@ -413,23 +406,18 @@ class _Service:
             "version": __version__,
         }
 
-    def _teams(self, _: _Call) -> dict[str, Any]:
-        of_library = [
-            {"name": name, "team": library.team(name).model_dump(mode="json")}
-            for name in library.team_names()
-        ]
-        of_rankers = [
-            {"ranker": served.name, "team": team.model_dump(mode="json")}
-            for served in self.rankers.all
-            if (team := getattr(served.ranker, "team", None)) is not None
-        ]
-        return {"library": of_library, "members": _members(), "rankers": of_rankers}
-
     async def _playground(self, _: _Call) -> Response:
         examples = await anyio.to_thread.run_sync(playground.examples)
-        rankers = [playground.ranker_of(served) for served in self.rankers.all]
-        found = {"rankers": rankers, "members": _members(), "examples": examples}
-        return _json({**found, "answers": self._answering.pipeline is not None})
+        return _json(
+            {
+                "rankers": [playground.ranker_of(served) for served in self.rankers.all],
+                "members": [
+                    library.member(name).model_dump(mode="json") for name in library.member_names()
+                ],
+                "examples": examples,
+                "answers": self._answering.pipeline is not None,
+            }
+        )
 
     async def _file(self, call: _Call) -> Response:
         _, kind = playground.FILES[call.route]
@@ -454,32 +442,37 @@ class _Service:
             return _json({"status": "stopping"}, 503)
         self._probed += 1
         try:
-            writable = await self._ledgers.writable()
+            with anyio.fail_after(_LEDGER_SECONDS):
+                for store in self._stores.values():
+                    await store.claim_many(())
+        except (TimeoutError, LedgerError):
+            return _json({"status": "no ledger"}, 503)
         finally:
             self._probed -= 1
-        return _json({"status": "ready"}) if writable else _json({"status": "no ledger"}, 503)
+        return _json({"status": "ready"})
 
     # A ranking
 
     async def _job(self, call: _Call) -> tuple[ServedRanker, Job]:
-        def read(body: dict[str, Any]) -> tuple[dict[str, Any], Query, tuple[Passage, ...]]:
-            required = ("query", "documents")
-            found = read_fields(body, RANK_FIELDS, self._limits, strict=True, required=required)
-            return found, as_query(found.pop("query")), as_passages(found.pop("documents"))
+        def read(body: dict[str, Any]) -> tuple[RankRequest, tuple[Passage, ...]]:
+            request = RankRequest.read(body, self._limits)
+            return request, as_passages(request.documents)
 
-        found, query, passages = await read_body(call.request, self._limits, read)
-        served = self.rankers.find(found.pop("ranker", None))
-        ranker = served.with_options(found.pop("options", {}))
-        seconds = self._seconds(call, found.pop("timeout", None))
-        return served, Job(ranker, query, passages, seconds, **found)
+        asked, passages = await read_body(call.request, self._limits, read)
+        served = self.rankers.find(asked.ranker)
+        return served, Job(
+            served.with_options(asked.options),
+            as_query(asked.query),
+            passages,
+            self._seconds(asked.timeout),
+            asked.top_n,
+            asked.min_relevance,
+            asked.instruction,
+            asked.reasons,
+        )
 
-    def _seconds(self, call: _Call, timeout: float | None) -> float:
-        """Seconds allowed to a ranking: the body's, the header's or the operator's."""
-        header = call.request.headers.get("x-timeout")
-        if timeout is None and header is not None:
-            with contextlib.suppress(orjson.JSONDecodeError):
-                header = orjson.loads(header)
-            timeout = read_fields({"timeout": header}, RANK_FIELDS, self._limits).get("timeout")
+    def _seconds(self, timeout: float | None) -> float:
+        """Seconds allowed to a ranking: the request's, but no more than the operator's."""
         return min(timeout or self._limits.deadline, self._limits.deadline)
 
     async def _ranked(
@@ -503,9 +496,9 @@ class _Service:
     async def _question(self, call: _Call) -> tuple[Query, float]:
         self._answering.ready()
         call.about.append(ANSWER)
-        read = partial(read_question, limits=self._limits)
-        found = await read_body(call.request, self._limits, read)
-        return as_query(found["question"], "question"), self._seconds(call, found.get("timeout"))
+        read = partial(QuestionRequest.read, limits=self._limits)
+        asked = await read_body(call.request, self._limits, read)
+        return asked.asked(self._limits), self._seconds(asked.timeout)
 
     async def _kept_answer(self, call: _Call, result: RAGResult) -> tuple[str, dict[str, Any]]:
         """Keep an answer; return its id and its public form."""
@@ -517,10 +510,6 @@ class _Service:
 
 def _stopping() -> Problem:
     return Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
-
-
-def _members() -> list[dict[str, Any]]:
-    return [library.member(name).model_dump(mode="json") for name in library.member_names()]
 
 
 def _value_of(make: Callable[[_Call], dict[str, Any]]) -> _Handler:
@@ -537,7 +526,6 @@ def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 
 
 def _whole(served: ServedRanker, name: str, ranking: Ranking, reasons: int) -> dict[str, Any]:
-    """Everything a ranking holds."""
     return {
         "id": name,
         "ranker": served.name,

@@ -1,6 +1,6 @@
 """The dialects of rerank clients: their recognition and their answers.
 
-What clients send is one table, `mcranker.serve.requests.RERANK_FIELDS`. What they are answered is
+What clients send is one table, `mcranker.serve.requests.RerankRequest`. What they are answered is
 one form too, which Cohere's, Jina's, vLLM's, Xinference's, llama.cpp's and others' clients read;
 the entries of `DIALECTS` are those that need another. A new one is an entry here, a line in the
 table of docs/serve.md and a test in tests/mcranker/serve/test_dialects.py.
@@ -66,7 +66,6 @@ class ApiDialect:
     status: Mapping[str, int] = field(default_factory=dict)
 
     def status_of(self, problem: Problem) -> int:
-        """The HTTP status of a problem."""
         return self.status.get(problem.kind, STATUS[problem.kind])
 
     def answer(self, response: RerankResponse) -> Any:

@@ -42,9 +42,6 @@ class EventQueue:
         self._news = anyio.Event()
         self._ended = False
         self._left_out = 0
-        self.begun = False
-        self.refusal: Response | None = None
-        """Sent to the reader instead, if there is no event at all."""
 
     def put(self, name: str, data: Any) -> None:
         """Add an event; `data` are JSON values."""
@@ -53,17 +50,11 @@ class EventQueue:
             self._left_out += len(self._waiting) - len(kept)
             self._waiting = deque(kept)
         self._waiting.append((name, data))
-        self.begun = True
         self._news.set()
 
     def end(self) -> None:
-        """End the stream."""
         self._ended = True
         self._news.set()
-
-    async def first(self) -> None:
-        """Wait for the first event, or for the end."""
-        await self._news.wait()
 
     async def lines(self) -> AsyncIterator[bytes]:
         """The events in the form of server-sent events."""
@@ -83,7 +74,7 @@ class EventQueue:
 
 
 class EventStream(Response):
-    """A stream of server-sent events; starts with the first event."""
+    """A stream of server-sent events."""
 
     media_type = "text/event-stream"
 
@@ -105,13 +96,8 @@ class EventStream(Response):
         try:
             async with until_gone(receive) as group:
                 group.start_soon(self._work)
-                await self._queue.first()
-                if refusal := self._queue.refusal:
-                    await refusal(scope, receive, send)
-                    status = refusal.status_code
-                else:
-                    await self._send(send)
-                    status = 200
+                await self._send(send)
+                status = 200
         except ClientDisconnected:
             pass
         except TimeoutError:

@@ -14,42 +14,33 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, cast
 
 import anyio
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.stdio import stdio_server
-from mcp.shared.exceptions import MCPError
-from mcp.types import INVALID_PARAMS, CallToolResult, InputRequiredResult, ToolAnnotations
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, Field, SkipValidation
 from starlette.applications import Starlette
 
 from mcranker import __version__
-from mcranker.errors import BudgetExceeded, ConfigError
+from mcranker.errors import ConfigError
 from mcranker.events import (
     PassageAssessed,
     PassagesCompared,
     PassageScored,
-    RankingDone,
-    RubricWritten,
-    TeamRecruited,
 )
 from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
-from mcranker.rag.result import RAGEvent, StageStarted
-from mcranker.rankers.judge import MCRanker
+from mcranker.rag.result import RAGEvent
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import apart, task_group
-from mcranker.runtime.stopping import stopping
+from mcranker.runtime.processes import stopping
 from mcranker.serve.answering import Answering, public_answer, scores_of, warnings_of
 from mcranker.serve.bodies import Problem, problem_of
-from mcranker.serve.requests import RANK_FIELDS, Explanations, read_fields, read_question, size_of
+from mcranker.serve.requests import Explanations, QuestionRequest, RankRequest, size_of
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, public_form
 from mcranker.serve.settings import Limits, Settings
-from personas.format import counted
-from personas.ranking.comparison import RankingComparison
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
-from personas.report.comparison import reason, summary
 
 logger = safe_logger("mcranker.serve")
 
@@ -117,7 +108,7 @@ async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServe
         log_level="WARNING",
     )
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    for tool in (tools.rank, tools.estimate, tools.explain, tools.compare, tools.recruit_team):
+    for tool in (tools.rank, tools.estimate, tools.explain):
         server.add_tool(tool, annotations=reads)
     if settings.answer is not None:
         server.add_tool(tools.answer, annotations=reads)
@@ -134,7 +125,6 @@ class _Server(MCPServer[Any]):
     def __init__(self, limits: Limits, name: str, **given: Any) -> None:
         super().__init__(name, **given)
         self._limits = limits
-        self.middleware.append(_short_errors)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -185,16 +175,6 @@ class _StandardInput:
             yield line.decode("utf-8", "replace")
 
 
-async def _short_errors(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    try:
-        return await call_next(ctx)
-    except Exception as error:
-        code, data = (error.code, error.data) if isinstance(error, MCPError) else (0, None)
-        if len(str(error)) + len(str(data)) <= _LONGEST_ERROR:
-            raise
-        raise MCPError(code or INVALID_PARAMS, _short(str(error))) from None
-
-
 def _short(message: str) -> str:
     """Shorten an error's text, which goes into a model's context."""
     return message if len(message) <= _LONGEST_ERROR else f"{message[: _LONGEST_ERROR - 1]}…"
@@ -220,32 +200,13 @@ class _Tools:
         deadline: Annotated[
             float | None, Field(gt=0, description="seconds; then what is known is returned")
         ] = None,
-        max_calls: Annotated[int | None, Field(ge=0, description="most calls of models")] = None,
-        max_cost: Annotated[float | None, Field(ge=0, description="most US dollars")] = None,
     ) -> dict[str, Any]:
         """Put documents in the order of their relevance to a query, best first."""
         given: dict[str, Any] = {"query": query, "documents": documents, "team": team}
         given |= {"instruction": instruction, "reasons": reasons}
         seconds = min(deadline or math.inf, self._limits.deadline)
-        served, job = self._job(ranker, given, seconds, top_n or 0, max_calls, max_cost)
-        if max_calls is not None or max_cost is not None:
-            found = await job.estimate()
-            cost = found.cost or 0.0
-            many = max_calls is not None and found.calls > max_calls
-            if many or (max_cost is not None and cost > max_cost):
-                dollars = f", about ${cost:.2g}" if cost else ""
-                raise Problem(
-                    "invalid",
-                    f"nothing was sent: it would take {counted(found.calls, 'call')}{dollars}, "
-                    f"more than {max_calls=} and {max_cost=} allow; allow more, or send fewer "
-                    "documents",
-                )
-        try:
-            ranking = await served.rank(job, _Progress(context).emit)
-        except BudgetExceeded as error:
-            if max_calls is None and max_cost is None:
-                raise
-            raise Problem("unavailable", f"{max_calls=}, {max_cost=}: {error}") from error
+        served, job = self._job(ranker, given, seconds, top_n or 0)
+        ranking = await served.rank(job, _Progress(context).emit)
         scored = scores_of(ranking, "null")
         return {
             "ranking_id": self._kept.put(ranking, size_of(ranking)),
@@ -291,7 +252,7 @@ class _Tools:
     ) -> dict[str, Any]:
         """Answer a question from the indexed documents, with checked citations."""
         given = {"question": question, "messages": messages}
-        asked = read_question(given, self._limits)["question"]
+        asked = QuestionRequest.read(given, self._limits).asked(self._limits)
         seconds = min(deadline or math.inf, self._limits.deadline)
         result = await self.answering.answer(asked, seconds, _Progress(context).emit)
         form, ranking = public_answer(result), result.ranking
@@ -334,60 +295,20 @@ class _Tools:
             },
         }
 
-    async def compare(self, before: str, after: str) -> dict[str, Any]:
-        """Say which documents moved between two earlier rankings, and whose scores moved them."""
-        one, two = (public_form(self._kept.get(each)) for each in (before, after))
-        found = await anyio.to_thread.run_sync(RankingComparison.of, one, two)
-        return {
-            "summary": " ".join(summary(found)),
-            "notes": list(found.notes),
-            "moved": [
-                {
-                    "id": passage.doc_id,
-                    "rank_before": passage.before.rank if passage.before else None,
-                    "rank_after": passage.after.rank if passage.after else None,
-                    "why": reason(passage),
-                }
-                for passage in found.movers
-            ],
-        }
-
-    async def recruit_team(
-        self,
-        query: str,
-        example: Annotated[str | None, Field(description="a passage of the kind judged")] = None,
-        ranker: _Name = None,
-    ) -> dict[str, Any]:
-        """Recruit the judges for a query and let them write their criteria, without ranking."""
-        served = self.rankers.find(ranker)
-        asked = read_fields({"query": query}, RANK_FIELDS, self._limits)["query"]
-        recruiter = served.ranker
-        if not isinstance(recruiter, MCRanker):
-            raise Problem("invalid", f"the ranker {served.name!r} recruits no team; use mcranker")
-        async with served.places.one(within=self._limits.deadline):
-            with anyio.move_on_after(self._limits.deadline):
-                team = await recruiter.arecruit_team(asked, example)
-                return {"team": team.model_dump(mode="json")}
-        raise Problem("timeout", f"no team after {self._limits.deadline:g} seconds")
-
     def _job(
-        self,
-        ranker: str | None,
-        given: dict[str, Any],
-        seconds: float = 0.0,
-        top_n: int = 0,
-        max_calls: int | None = None,
-        max_cost: float | None = None,
+        self, ranker: str | None, given: dict[str, Any], seconds: float = 0.0, top_n: int = 0
     ) -> tuple[ServedRanker, Job]:
         """Return the ranking job, within the limits."""
         served = self.rankers.find(ranker)
-        options = {} if (team := given.pop("team")) is None else {"team": team}
-        found = read_fields({**given, "options": options}, RANK_FIELDS, self._limits)
-        if not found.get("documents"):
+        team = given.pop("team")
+        options = {} if team is None else {"team": team}
+        asked = RankRequest.read({**given, "options": options}, self._limits)
+        if not asked.documents:
             raise Problem("empty", "documents is empty; give at least one")
-        chosen = served.with_options(found.pop("options"), max_calls=max_calls, max_cost=max_cost)
-        query, passages = as_query(found.pop("query")), as_passages(found.pop("documents"))
-        return served, Job(chosen, query, passages, seconds, min(top_n, len(passages)), **found)
+        query, passages = as_query(asked.query), as_passages(asked.documents)
+        chosen = served.with_options(asked.options)
+        extra: dict[str, Any] = {"instruction": asked.instruction, "reasons": asked.reasons}
+        return served, Job(chosen, query, passages, seconds, min(top_n, len(passages)), **extra)
 
 
 class _Progress:
@@ -396,31 +317,15 @@ class _Progress:
     def __init__(self, context: Context[Any, Any]) -> None:
         self._context = context
         self._latest = 0.0
-        self._reached: tuple[float, float | None] = 0, None
 
     async def emit(self, event: RAGEvent) -> None:
-        now, (done, total) = time.monotonic(), self._reached
-        match event:
-            case RankingDone():
-                await self._context.report_progress(done, total, "asking for reasons")
-                return
-            case StageStarted():
-                said = f"stage: {event.name}"
-            case TeamRecruited():
-                said = f"the judges are {', '.join(each.name for each in event.personas)}"
-            case RubricWritten():
-                said = f"{event.persona} wrote {len(event.rubric.criteria)} criteria"
-            case PassageScored() | PassageAssessed():
-                done, total = event.done, event.total
-                said = f"{done} of {total} scores"
-            case PassagesCompared():
-                done, total = event.done, event.total
-                said = f"{done} of at most {total} comparisons"
-            case _:
-                return
+        if not isinstance(event, PassageScored | PassageAssessed | PassagesCompared):
+            return
+        what = "comparisons" if isinstance(event, PassagesCompared) else "scores"
+        done, total, now = event.done, event.total, time.monotonic()
         if now - self._latest >= _EACH or done == total:
-            self._latest, self._reached = now, (done, total)
-            await self._context.report_progress(done, total, said)
+            self._latest = now
+            await self._context.report_progress(done, total, f"{done} of {total} {what}")
 
 
 def _view(hit: Hit, names: tuple[str, ...]) -> dict[str, Any]:

@@ -85,7 +85,6 @@ class Metrics:
         self._waiting.labels(ranker).set_function(lambda: busy().tasks_waiting)
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
         self.add("requests", route, str(status))
         self._request_seconds.labels(route).observe(seconds)
 
@@ -100,7 +99,6 @@ class Metrics:
         self.staged(ranker, ranking.seconds)
 
     def staged(self, ranker: str, seconds: Mapping[str, float]) -> None:
-        """Count the seconds of each stage."""
         for stage, each in seconds.items():
             self._stages.labels(ranker, stage).observe(each)
 
@@ -131,7 +129,6 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 

@@ -1,39 +1,39 @@
-"""Requests of all clients: one table of the fields that they send, read from raw JSON.
+"""Requests of all clients, checked by pydantic within `Limits`; the first fault counts.
 
-Each field is checked in its turn, counts before contents, and the first fault ends it: nothing is
-built from a body that is refused.
+Counts are checked before contents: nothing is built from a body that is refused.
 """
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+)
 
 from mcranker.inputs.documents import as_fields, of_record
-from mcranker.inputs.passages import as_passages, in_conversation
+from mcranker.inputs.passages import as_passages, as_query, in_conversation
 from mcranker.ranking import Ranking
 from mcranker.serve.bodies import Problem, bounded
 from mcranker.serve.settings import Limits
 from personas.errors import shown
-from personas.format import counted
 from personas.ranking.types import Passage, Query
 
 T = TypeVar("T")
+B = TypeVar("B", bound="_Body")
 _OF_A_SCORE = 100  # bytes, about
 _OF_A_PASSAGE = 1_000
-BYTES_A_TOKEN = 4
-"""UTF-8 bytes a token, if no tokenizer is known: about that of English, more than other scripts."""
-_LONGEST_NAME = 500
-_MOST_FIELDS = 100
 Document = str | dict[str, Any]
-Reader = Callable[[Any, str, Limits], Any]
-Fields = Mapping[str, tuple[str, Reader]]
-"""Field of a body -> its name here, and its check; raises `Problem`."""
-_OF_QUERIES = {"text", "id"}
 _NO_EFFECT = ("priority", "max_chunks_per_doc", "max_query_length", "rewrite_query", "latency")
 _NOT_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "relevant_spans": (
@@ -65,7 +65,6 @@ class Explanations(Generic[T]):
         return name
 
     def get(self, name: str, holder: str = "") -> T:
-        """The one with that id."""
         made, owner, _ = self._kept.get(name, (None, "", 0))
         if made is None or owner != holder:
             said = f"there is no ranking {name[:100]!r}, or it is no longer kept; rank again"
@@ -81,37 +80,165 @@ def size_of(ranking: Ranking) -> int:
     return texts + scores * len(ranking.passages)
 
 
-@dataclass(frozen=True, slots=True)
-class RerankRequest:
+# Values
+
+
+def _limits(info: ValidationInfo) -> Limits:
+    assert isinstance(info.context, Limits)
+    return info.context
+
+
+def _count(value: Any, info: ValidationInfo) -> int:
+    # JSON has numbers of one kind, and those of over 64 bits are read as floats.
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e300:
+        raise ValueError("give a whole number, 0 or more")
+    if value % 1:
+        raise ValueError("give a whole number")
+    count = int(value)
+    return count if info.field_name == "max_tokens" else min(count, _limits(info).documents)
+
+
+def _text(value: Any, info: ValidationInfo) -> str:
+    """A text, also as the only one of a list, or under ``text``."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, dict):
+        value = value.get("text")
+    if not isinstance(value, str):
+        raise ValueError("give one text")  # noqa: TRY004 - as pydantic wants it
+    if not value.strip():
+        raise ValueError("it must not be empty")
+    if len(value) > (most := _limits(info).query):
+        said = f"{info.field_name} has {len(value)} characters; give up to {most}"
+        raise Problem("too_large", said)
+    return value
+
+
+def _query(value: Any, info: ValidationInfo) -> Query:
+    """A query with or without an id."""
+    query_id = value.get("id") or "" if isinstance(value, dict) else ""
+    if isinstance(value, dict) and (not isinstance(query_id, str) or value.keys() - {"text", "id"}):
+        raise ValueError("give a text, or an object with text and id")
+    return Query(_text(value, info), query_id)
+
+
+def _records(value: Any, info: ValidationInfo) -> list[Any] | dict[str, Any]:
+    if not isinstance(value, list | dict):
+        raise ValueError("give a list, or an object of id to text")  # noqa: TRY004
+    limits = _limits(info)
+    if len(value) > limits.documents:
+        said = f"there are {len(value)} documents; send up to {limits.documents} at once"
+        raise Problem("too_large", said)
+    bounded(value, "documents", limits.values)
+    return value
+
+
+def _documents(value: Any, info: ValidationInfo) -> list[Document]:
+    found = _records([value] if isinstance(value, str) else value, info)
+    if not isinstance(found, list):
+        raise ValueError("give a list of texts or objects")  # noqa: TRY004
+    for place, document in enumerate(found):
+        where = f"invalid request: documents[{place}]"
+        if not isinstance(document, str | dict):
+            raise Problem("invalid", f"{where} is {shown(document)}; give a text or an object")
+        if isinstance(document, dict) and "image" in document:
+            raise Problem("invalid", f"{where}: only texts are ranked; give a text")
+    if not found:
+        raise Problem("empty", "invalid request: list of documents must not be empty")
+    return found
+
+
+def _options(value: Any, info: ValidationInfo) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("give an object")  # noqa: TRY004
+    bounded(value, "options", _limits(info).values // 5)  # each may be a fault, which takes longer
+    return value
+
+
+def _messages(value: Any, info: ValidationInfo) -> Any:
+    bounded([value], "messages", _limits(info).values)
+    return value
+
+
+_Count = Annotated[int, PlainValidator(_count)]
+_Text = Annotated[str, PlainValidator(_text)]
+_Instruction = Annotated[
+    str, PlainValidator(lambda value, info: "" if value == "" else _text(value, info))
+]
+_Query = Annotated[Query, PlainValidator(_query)]
+_Name = Annotated[str, Field(max_length=500)]
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    @classmethod
+    def read(cls: type[B], body: Mapping[str, Any], limits: Limits) -> B:
+        given = {name: value for name, value in body.items() if value is not None}
+        try:
+            return cls.model_validate(given, context=limits)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+        name = ".".join(str(part)[:100] for part in first["loc"])
+        said = f"{name} is {shown(first['input'])}: {first['msg'].removeprefix('Value error, ')}"
+        if first["type"] == "missing":
+            said = f"{name!r} is missing"
+        elif first["type"] == "extra_forbidden":
+            said = f"there is no field {name!r}"
+        raise Problem("invalid", f"invalid request: {said}")
+
+
+class RerankRequest(_Body):
     """A request of a rerank client, in any dialect."""
 
-    query: str
-    documents: Sequence[Document]
-    model: str | None = None
-    top_n: int = 0
-    return_documents: bool | None = None
-    max_tokens: int = 0
-    rank_fields: Sequence[str] = ()
-    timeout: float | None = None
-    raw: bool = False
-    instruction: str = ""
-    reasons: int = 0
-    warnings: tuple[str, ...] = ()
+    query: _Text = Field(validation_alias=AliasChoices("query", "text_1", "queries", "data_1"))
+    documents: Annotated[list[Document], PlainValidator(_documents)] = Field(
+        validation_alias=AliasChoices(
+            "documents", "texts", "passages", "input", "text_2", "items", "data_2"
+        )
+    )
+    model: _Name | None = None
+    top_n: _Count = Field(0, validation_alias=AliasChoices("top_n", "top_k"))
+    return_documents: bool | None = Field(
+        None, validation_alias=AliasChoices("return_documents", "return_text", "return_input")
+    )
+    max_tokens: Annotated[_Count, BeforeValidator(lambda value: 0 if value == -1 else value)] = (
+        Field(  # vLLM's word for as many as the model takes
+            0,
+            validation_alias=AliasChoices(
+                "max_tokens_per_doc", "max_doc_length", "truncate_prompt_tokens"
+            ),
+        )
+    )
+    rank_fields: list[_Name] = Field([], max_length=100)
+    raw_scores: bool = False
+    activated: bool = Field(
+        True, validation_alias=AliasChoices("use_activation", "activation", "softmax")
+    )
+    timeout: _Seconds | None = None
+    instruction: _Instruction = Field("", validation_alias=AliasChoices("instruction", "instruct"))
+    reasons: _Count = 0
+    warnings: tuple[str, ...] = Field((), validation_alias="")
 
     @classmethod
     def read(cls, body: Mapping[str, Any], limits: Limits) -> RerankRequest:
-        """Read a body of any dialect."""
         for name in ("input", "parameters"):  # DashScope and Pinecone put fields there
             if isinstance(body.get(name), dict):
                 body = {**body, **body[name], name: None}
         for name, (given, instead) in _NOT_OFFERED.items():
             if given(body.get(name)):
                 raise Problem("invalid", f"invalid request: {name} is not offered; {instead}")
-        found = read_fields(body, RERANK_FIELDS, limits, required=("query", "documents"))
-        if not found["documents"]:
-            raise Problem("empty", "invalid request: list of documents must not be empty")
         ignored = [name for name in _NO_EFFECT if body.get(name) not in (None, False)]
-        return cls(**found, warnings=tuple(f"{name} has no effect here" for name in ignored))
+        warnings = tuple(f"{name} has no effect here" for name in ignored)
+        return super().read(body, limits).model_copy(update={"warnings": warnings})
+
+    @property
+    def raw(self) -> bool:
+        """True if the ranker's own scores are wanted."""
+        return self.raw_scores or not self.activated
 
     def passages(self) -> tuple[Passage, ...]:
         """The passages, each with its place for an id."""
@@ -121,52 +248,41 @@ class RerankRequest:
         )
 
 
-def read_fields(
-    body: Mapping[str, Any],
-    fields: Fields,
-    limits: Limits,
-    *,
-    strict: bool = False,
-    required: Sequence[str] = (),
-) -> dict[str, Any]:
-    """The values of a body's fields by the names of the table; null is absent, other fields too."""
-    if strict and (unknown := [name for name in body if name not in fields]):
-        raise Problem("invalid", f"invalid request: there is no field {unknown[0][:100]!r}")
-    found: dict[str, Any] = {}
-    for name, (attribute, read) in fields.items():
-        if (value := body.get(name)) is not None:
-            found.setdefault(attribute, read(value, name, limits))
-    for name in required:
-        if name not in found:
-            raise Problem("invalid", f"invalid request: {name!r} is missing")
-    return found
+class RankRequest(_Body):
+    """A request of ``/v1/rank`` and ``/v1/rank/stream``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: _Query
+    documents: Annotated[Any, PlainValidator(_records)]
+    ranker: _Name | None = None
+    options: Annotated[dict[str, Any], PlainValidator(_options)] = {}
+    top_n: _Count = Field(0, validation_alias=AliasChoices("top_n", "top_k"))
+    min_relevance: Annotated[float, Field(ge=0, le=1)] | None = None
+    timeout: _Seconds | None = None
+    instruction: _Instruction = ""
+    reasons: _Count = 0
 
 
-def read_question(body: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    """The values of `QUESTION_FIELDS`; the question has the earlier turns of ``messages``."""
-    found = read_fields(body, QUESTION_FIELDS, limits, strict=True)
-    if (messages := body.get("messages")) is not None:
-        query = found["question"] = in_conversation(messages, found.get("question"))
-        _text(query.conversation, "messages", limits)
-    if "question" not in found:
-        raise Problem("invalid", "invalid request: 'question' is missing")
-    return found
+class QuestionRequest(_Body):
+    """A request of ``/v1/answer`` and ``/v1/answer/stream``."""
 
+    model_config = ConfigDict(extra="forbid")
 
-def cut_to_bytes(
-    passages: Sequence[Passage], tokens: int
-) -> tuple[tuple[Passage, ...], tuple[str, ...]]:
-    """Cut passages to `tokens` tokens, for models whose tokenizer is not known."""
-    most, short = tokens * BYTES_A_TOKEN, []
-    for each in passages:
-        text = each.text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
-        short.append(replace(each, text=text) if len(text) < len(each.text) else each)
-    count = sum(a is not b for a, b in zip(short, passages, strict=True))
-    said = (
-        f"{counted(count, 'document')} cut to {most} bytes: {BYTES_A_TOKEN} a token, since the "
-        "model's tokenizer is not known here"
-    )
-    return tuple(short), (said,) if count else ()
+    question: _Query | None = Field(None, validation_alias=AliasChoices("question", "query"))
+    messages: Annotated[Any, PlainValidator(_messages)] = None
+    timeout: _Seconds | None = None
+
+    def asked(self, limits: Limits) -> Query:
+        """The question, with the earlier turns of `messages`."""
+        question = self.question
+        if self.messages is not None:
+            question = in_conversation(self.messages, question)
+            if len(question.conversation) > limits.query:
+                raise Problem("too_large", f"messages are longer than {limits.query} characters")
+        if question is None:
+            raise Problem("invalid", "invalid request: 'question' is missing")
+        return as_query(question, "question")
 
 
 def _passage(place: int, document: Document, fields: Sequence[str]) -> Passage:
@@ -182,170 +298,3 @@ def _passage(place: int, document: Document, fields: Sequence[str]) -> Passage:
         text = of_record(document, where)["text"]
     (passage,) = as_passages([{"id": str(place), "text": text}], first=place)
     return passage
-
-
-# Readers
-
-
-def _refuse(name: str, value: Any, wanted: str) -> Problem:
-    return Problem("invalid", f"invalid request: {name} is {shown(value)}; give {wanted}")
-
-
-def _number(value: Any) -> bool:
-    # No NaN, which compares with nothing, and no whole number that is too large for a float.
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and abs(value) <= sys.float_info.max
-
-
-def _that(holds: Callable[[Any], bool], wanted: str) -> Reader:
-    """Return a reader of values that satisfy `holds`."""
-
-    def read(value: Any, name: str, limits: Limits) -> Any:
-        if not holds(value):
-            raise _refuse(name, value, wanted)
-        return value
-
-    return read
-
-
-def _up_to(limit: str, *, least: int = 0, zero: str = "all") -> Reader:
-    """Return a reader of whole numbers, cut to a field of `Limits`."""
-
-    def read(value: Any, name: str, limits: Limits) -> int:
-        # JSON has numbers of one kind, and those of over 64 bits are read as floats.
-        if not (_number(value) and value % 1 == 0 and value >= least):
-            raise _refuse(name, value, f"a whole number above 0, or 0 for {zero}")
-        most: int = getattr(limits, limit)
-        return min(max(int(value), 0), most)
-
-    return read
-
-
-def _flag(value: Any, name: str, limits: Limits) -> bool:
-    """True or false, also as a word."""
-    if isinstance(value, str):
-        value = {"true": True, "false": False}.get(value.lower(), value)
-    if not isinstance(value, bool):
-        raise _refuse(name, value, "true or false")
-    return value
-
-
-def _text(value: Any, name: str, limits: Limits) -> str:
-    """A text, also as the only one of a list, or under ``text``."""
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if isinstance(value, dict):
-        value = value.get("text")
-    if not isinstance(value, str):
-        raise _refuse(name, value, "one text")
-    if not value.strip():
-        raise Problem("invalid", f"invalid request: {name} must not be empty")
-    if len(value) > limits.query:
-        said = f"{name} has {len(value)} characters; give up to {limits.query}"
-        raise Problem("too_large", said)
-    return value
-
-
-def _query(value: Any, name: str, limits: Limits) -> Query:
-    """A query with or without an id."""
-    query_id = value.get("id") or "" if isinstance(value, dict) else ""
-    if isinstance(value, dict) and not (isinstance(query_id, str) and value.keys() <= _OF_QUERIES):
-        raise _refuse(name, value, "a text, or an object with text and id")
-    return Query(_text(value, name, limits), query_id)
-
-
-def _documents(value: Any, name: str, limits: Limits) -> list[Document]:
-    found: list[Document] = [value] if isinstance(value, str) else value
-    if not isinstance(found, list):
-        raise _refuse(name, value, "a list of texts or objects")
-    _records(found, name, limits)
-    for place, document in enumerate(found):
-        if not isinstance(document, str | dict):
-            raise _refuse(f"{name}[{place}]", document, "a text or an object")
-        if isinstance(document, dict) and "image" in document:
-            raise Problem("invalid", f"{name}[{place}]: only texts are ranked; give a text")
-    return found
-
-
-def _records(value: Any, name: str, limits: Limits) -> list[Any] | dict[str, Any]:
-    if not isinstance(value, list | dict):
-        raise _refuse(name, value, "a list, or an object of id to text")
-    if len(value) > limits.documents:
-        said = f"{name} has {len(value)} documents; send up to {limits.documents} at once"
-        raise Problem("too_large", said)
-    bounded(value, name, limits.values)
-    return value
-
-
-def _names(value: Any, name: str, limits: Limits) -> list[str]:
-    if not isinstance(value, list) or len(value) > _MOST_FIELDS:
-        raise _refuse(name, value, f"a list of up to {_MOST_FIELDS} names")
-    return [_name(each, f"{name}[{place}]", limits) for place, each in enumerate(value)]
-
-
-def _options(value: Any, name: str, limits: Limits) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _refuse(name, value, "an object")
-    bounded(value, name, limits.values // 5)  # each may be a fault, which takes longer
-    return value
-
-
-_name = _that(
-    lambda value: isinstance(value, str) and len(value) <= _LONGEST_NAME,
-    f"a name of up to {_LONGEST_NAME} characters",
-)
-
-_seconds = _that(lambda value: _number(value) and value > 0, "seconds, a number above 0")
-
-_share = _that(lambda value: _number(value) and 0 <= value <= 1, "a number from 0 to 1")
-
-_OF_ALL: Fields = {
-    "timeout": ("timeout", _seconds),
-    **dict.fromkeys(
-        ("instruction", "instruct"),
-        ("instruction", lambda value, *rest: "" if value == "" else _text(value, *rest)),
-    ),
-    "reasons": ("reasons", _up_to("documents", zero="none")),
-}
-
-RERANK_FIELDS: Fields = {
-    **dict.fromkeys(("query", "text_1", "queries", "data_1"), ("query", _text)),
-    **dict.fromkeys(
-        ("documents", "texts", "passages", "input", "text_2", "items", "data_2"),
-        ("documents", _documents),
-    ),
-    "model": ("model", _name),
-    **dict.fromkeys(("top_n", "top_k"), ("top_n", _up_to("documents"))),
-    **dict.fromkeys(
-        ("return_documents", "return_text", "return_input"), ("return_documents", _flag)
-    ),
-    **dict.fromkeys(
-        ("max_tokens_per_doc", "max_doc_length", "truncate_prompt_tokens"),
-        ("max_tokens", _up_to("body", least=-1)),  # vLLM's word for as many as the model takes
-    ),
-    "rank_fields": ("rank_fields", _names),
-    "raw_scores": ("raw", _flag),
-    **dict.fromkeys(
-        ("use_activation", "activation", "softmax"), ("raw", lambda *given: not _flag(*given))
-    ),
-    **_OF_ALL,
-}
-"""Fields of rerank clients of any dialect."""
-
-RANK_FIELDS: Fields = {
-    "query": ("query", _query),
-    "documents": ("documents", _records),
-    "ranker": ("ranker", _name),
-    "options": ("options", _options),
-    "top_n": RERANK_FIELDS["top_n"],
-    "min_relevance": ("min_relevance", _share),
-    **{name: _OF_ALL[name] for name in ("timeout", "instruction", "reasons")},
-}
-"""Fields of ``/v1/rank`` and ``/v1/rank/stream``."""
-
-QUESTION_FIELDS: Fields = {
-    **dict.fromkeys(("question", "query"), ("question", _query)),
-    "messages": ("messages", lambda value, name, limits: bounded([value], name, limits.values)),
-    "timeout": _OF_ALL["timeout"],
-}
-"""Fields of ``/v1/answer`` and ``/v1/answer/stream``."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import orjson
@@ -23,27 +22,24 @@ from mcranker.errors import BudgetExceeded, ConfigError, ModelError, Unsupported
 from mcranker.estimate import Estimate
 from mcranker.events import Emit, RankingDone
 from mcranker.llm.ledger.ledger import Ledger
-from mcranker.llm.ledger.store import LedgerStore
-from mcranker.llm.limits.budget import Budget
 from mcranker.llm.masking import HOST_MARK, without_hosts
 from mcranker.llm.models import MODEL_OPTIONS, ROLES
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.logs import safe_logger
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.ranking import Ranking
+from mcranker.runtime.service import Stream
 from mcranker.serve.bodies import Problem
 from mcranker.serve.metrics import Metrics
 from mcranker.serve.settings import GRACE, RankerSettings, Settings
 from personas import PersonasError, Team, library
 from personas.ranking.types import Passage, Query, judge_note
 
-SECONDS = 2.0
-"""Within which a ledger has to answer."""
+L = TypeVar("L")
 logger = safe_logger("mcranker.serve")
 _MOST_VARIANTS = 64
 SHORTEST = 0.001
 """Seconds that a late ranking still gets."""
-_OF_NEW = 0.2  # share of the latest ranking in the mean of their seconds
 _ADDRESS = re.compile(
     r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
     r"|(?<!\d)\d++(\.\d++){3}\b"
@@ -52,45 +48,11 @@ _PATH = re.compile(r"(?<![\w.])(~|[A-Za-z]:)?([\\/][\w.@+-]+){2,}[\\/]?")
 _OF_MODELS = {*MODEL_OPTIONS, "base_url", "ledger"}
 
 
-class LedgerProbe:
-    """Checks ledgers, each by one look at a time: a database that is away gets no queue of them."""
-
-    def __init__(self, ledgers: Iterable[Ledger | None]) -> None:
-        self._stores = {each.name: each.store for each in ledgers if each is not None}
-        self._looks: dict[str, asyncio.Future[set[bytes]]] = {}
-
-    async def writable(self) -> bool:
-        """Return True if every ledger can be written to."""
-        looks = [self._look(name, store) for name, store in self._stores.items()]
-        if not looks:
-            return True
-        done, late = await asyncio.wait(looks, timeout=SECONDS)
-        return not late and all(each.exception() is None for each in done)
-
-    def _look(self, name: str, store: LedgerStore) -> asyncio.Future[set[bytes]]:
-        look = self._looks.get(name)
-        if look is None or look.done():
-            look = self._looks[name] = asyncio.ensure_future(store.claim_many(()))
-            # Its error is read even if it comes late.
-            look.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        return look
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A ranking to make.
+    """A ranking to make by a ranker or a variant of it, within `seconds`, waiting included.
 
-    Attributes:
-        ranker: of the `ServedRanker` that makes it, or a variant of it.
-        seconds: until the ranking is returned, complete or not; waiting for a place included.
-        top_n: how many are returned; 0 for all.
-        min_relevance: of what is returned.
-        instruction: what else matters; empty for nothing.
-        reasons: first passages whose scores are explained.
-
-    Raises:
-        Problem: the ranker takes no instruction, gives no relevance that could be a threshold, or
-            no reasons.
+    Refused where the ranker takes no instruction, or gives no relevance or reasons.
     """
 
     ranker: Ranker
@@ -115,7 +77,6 @@ class Job:
             raise Problem("invalid", f"reasons: {discreet(str(error))}") from error
 
     async def estimate(self) -> Estimate:
-        """Estimate the ranking; nothing is sent."""
         instruction, reasons = self.instruction or None, self.reasons
         return await self.ranker.aestimate(
             self.query, self.passages, instruction=instruction, reasons=reasons
@@ -129,7 +90,6 @@ class Places:
         self.limiter = anyio.CapacityLimiter(places)
         self._most_waiting = waiting
         self._seconds = seconds
-        self._mean = 1.0
 
     @asynccontextmanager
     async def one(self, *, within: float) -> AsyncIterator[None]:
@@ -140,8 +100,7 @@ class Places:
         except anyio.WouldBlock:
             waiting = self.limiter.statistics().tasks_waiting
             seconds = min(within, self._seconds)
-            # Until those that wait have had their turn, about.
-            expected = min(self._mean * (1 + (waiting + 1) / places), 600.0)
+            expected = 1 + (waiting + 1) / places
             if waiting >= self._most_waiting:
                 said = (
                     f"{places} rankings are being made and {waiting} requests wait, which is as "
@@ -154,12 +113,10 @@ class Places:
             except TimeoutError:
                 said = f"no ranking ended within {seconds:g} seconds; try again later"
                 raise Problem("unavailable", said, retry_after=expected) from None
-        began = time.monotonic()
         try:
             yield
         finally:
             self.limiter.release_on_behalf_of(holder)
-            self._mean += _OF_NEW * (time.monotonic() - began - self._mean)
 
 
 class ServedRanker:
@@ -173,16 +130,9 @@ class ServedRanker:
 
     @property
     def name(self) -> str:
-        """Name in requests."""
         return self.settings.name
 
-    def with_options(
-        self,
-        options: Mapping[str, Any],
-        *,
-        max_calls: int | None = None,
-        max_cost: float | None = None,
-    ) -> Ranker:
+    def with_options(self, options: Mapping[str, Any]) -> Ranker:
         """Return the ranker with a request's options: fields of `RankerConfig`, and ``team``."""
         allowed = self.settings.per_request
         for name in options:
@@ -192,13 +142,7 @@ class ServedRanker:
                     f"options: {name[:100]!r} cannot be chosen; requests may choose of the "
                     f"ranker {self.name!r}: {', '.join(allowed) or 'none'}",
                 )
-        varied = self._variant(options)
-        if max_calls is None and max_cost is None:
-            return varied
-        try:
-            return self._made(options).within(Budget(max_calls=max_calls, max_cost=max_cost))
-        except ConfigError as error:
-            raise Problem("invalid", str(error)) from error
+        return self._variant(options)
 
     def cutting(self, tokens: int) -> Ranker | None:
         """Return the ranker cut to `tokens` of a passage; None if it has no tokenizer."""
@@ -209,6 +153,20 @@ class ServedRanker:
         most = min(tokens, config.max_passage_tokens or tokens)
         words = config.max_passage_words
         return self._variant({"max_passage_tokens": most, "max_passage_words": words})
+
+    def _variant(self, options: Mapping[str, Any]) -> Ranker:
+        if not options:
+            return self.ranker
+        key = hashlib.sha256(orjson.dumps(options, option=orjson.OPT_SORT_KEYS)).digest()
+        if key not in self._variants:
+            try:
+                self._variants[key] = self._made(options)
+            except (ConfigError, UnsupportedCapability, PersonasError) as error:
+                raise Problem("invalid", f"options: {error}") from error
+            if len(self._variants) > _MOST_VARIANTS:
+                self._variants.popitem(last=False)
+        self._variants.move_to_end(key)
+        return self._variants[key]
 
     async def rank(self, job: Job, emit: Emit | None = None) -> Ranking:
         """Wait for a place and rank; at the deadline the ranking is partial if that is allowed."""
@@ -232,20 +190,6 @@ class ServedRanker:
                         return ranking
         except TimeoutError:
             raise Problem("timeout", f"no ranking after {job.seconds:g} seconds") from None
-
-    def _variant(self, options: Mapping[str, Any]) -> Ranker:
-        if not options:
-            return self.ranker
-        key = hashlib.sha256(orjson.dumps(options, option=orjson.OPT_SORT_KEYS)).digest()
-        if key not in self._variants:
-            try:
-                self._variants[key] = self._made(options)
-            except (ConfigError, UnsupportedCapability, PersonasError) as error:
-                raise Problem("invalid", f"options: {error}") from error
-            if len(self._variants) > _MOST_VARIANTS:
-                self._variants.popitem(last=False)
-        self._variants.move_to_end(key)
-        return self._variants[key]
 
     def _made(self, options: Mapping[str, Any]) -> Ranker:
         base = self.ranker
@@ -314,9 +258,21 @@ class ServedRankers:
         raise Problem("not_found", f"model {name[:100]!r} not found; available: {known}")
 
     async def aclose(self) -> None:
-        """Close all models."""
         for served in self.all:
             await served.ranker.aclose()
+
+
+async def last_of(
+    events: Stream[Any], last: type[L], emit: Callable[[Any], Awaitable[None]] | None
+) -> L:
+    """Return the last event of a stream; the others are emitted."""
+    async with events:
+        async for event in events:
+            if isinstance(event, last):
+                return event
+            if emit is not None:
+                await emit(event)
+    raise AssertionError("a stream of events ended without a result")
 
 
 def team_of(value: object) -> Team:
@@ -368,17 +324,12 @@ def discreet(message: str) -> str:
 
 
 async def _rank(job: Job, seconds: float, emit: Emit | None) -> Ranking:
-    options: dict[str, Any] = {
-        "top_n": job.top_n or None,
-        "min_relevance": job.min_relevance,
-        "deadline": None if job.ranker.config.missing_policy == "fail" else seconds,
-        "instruction": job.instruction or None,
-    }
-    if emit is None:
-        return await job.ranker.arank(job.query, job.passages, **options)
-    async with job.ranker.astream(job.query, job.passages, **options) as events:
-        async for event in events:
-            if isinstance(event, RankingDone):
-                return event.ranking
-            await emit(event)
-    raise AssertionError("a stream of events ended without a ranking")
+    events = job.ranker.astream(
+        job.query,
+        job.passages,
+        top_n=job.top_n or None,
+        min_relevance=job.min_relevance,
+        deadline=None if job.ranker.config.missing_policy == "fail" else seconds,
+        instruction=job.instruction or None,
+    )
+    return (await last_of(events, RankingDone, emit)).ranking

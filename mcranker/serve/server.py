@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcranker.errors import ConfigError
 from mcranker.runtime.bridge import task_group
-from mcranker.runtime.stopping import stopping
+from mcranker.runtime.processes import stopping
 from mcranker.serve.settings import Limits, Settings
 
 _BACKLOG = 1024

@@ -300,8 +300,8 @@ def check_hash(name: str, value: object) -> None:
     """Refuse anything but a hash of a key, without repeating it: it may be a key."""
     if not (isinstance(value, str) and _FORM.fullmatch(value)):
         raise ConfigError(
-            f"keys: {name!r} is no hash of a key; 'mcranker serve --hash-key' makes it, "
-            "'sha256:' and 64 hexadecimal digits"
+            f"keys: {name!r} is no hash of a key, 'sha256:' and 64 hexadecimal digits; 'mcranker "
+            "serve --new-key' makes a key with its hash"
         )
 
 

@@ -184,7 +184,7 @@ def test_a_provider(tmp_path: Path) -> None:
     assert ranking.cost == pytest.approx(expected)
     assert expected > 0
     assert cost("acme:huge", Usage(1, 100, 0, 10)) is None
-    with pytest.raises(ConfigError, match=r"decisions:NAME, .*acme:NAME.*mean 'acme:small'"):
+    with pytest.raises(ConfigError, match=r"embed:NAME, .*acme:NAME.*mean 'acme:small'"):
         connect("acmee:small")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import mcranker.errors
 import personas.errors
-from mcranker.errors import MCRankerError, ModelError, RateLimited, ReplyError
+from mcranker.errors import MCRankerError, ModelError, RateLimited
 
 MODULES = [(mcranker.errors, "MCRankerError"), (personas.errors, "PersonasError")]
 
@@ -58,21 +58,6 @@ def test_what_may_be_retried() -> None:
         name for name, each in _classes(mcranker.errors).items() if getattr(each, "retryable", 0)
     }
     assert retryable == {*("ConnectionFailed", "ModelTimeout", "RateLimited", "ServerFailed")}
-
-
-def test_wrong_values_are_value_errors_too() -> None:
-    for error in (mcranker.errors.ConfigError, mcranker.errors.InputError):
-        assert issubclass(error, ValueError)
-    assert issubclass(personas.errors.PersonasError, ValueError)
-
-
-def test_what_an_error_carries() -> None:
-    assert ModelError("x", model="m").model == "m"
-    assert ModelError("x").model == ""
-    limited = RateLimited("x", model="m", retry_after=1.5)
-    assert (limited.model, limited.retry_after, str(limited)) == ("m", 1.5, "x")
-    unread = ReplyError("x", reply="r", model="m")
-    assert (unread.reply, unread.model, str(unread)) == ("r", "m", "x")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from mcranker import (
     ChatRequest,
     DirectRanker,
     Estimate,
-    InputError,
     MCRanker,
     RankGPTRanker,
     ScriptedChat,
@@ -111,25 +110,6 @@ def test_the_calls_of_other_rankers(options: dict[str, Any]) -> None:
     assert calls_by(estimate.table) == calls_by(ranking.calls)
 
 
-def test_equal_passages_are_counted_once() -> None:
-    estimate = MCRanker(model=silent()).estimate("q", {"1": "a", "2": "a", "3": "b"})
-    assert calls_by(estimate.table) == {"recruit": 1, "criteria": 3, "score": 2 * 3}
-    assert MCRanker(model=silent()).estimate("q", []) == Estimate()
-
-
-def test_tokens_follow_the_texts() -> None:
-    short = MCRanker(model=silent(), team_size=1).estimate("q", ["x" * 400])
-    long = MCRanker(model=silent(), team_size=1).estimate("q", ["x" * 4400])
-    # One scoring call with 4,000 bytes more; a token has four.
-    assert long.input_tokens - short.input_tokens == 1000
-    assert long.output_tokens == short.output_tokens
-    stages = short.table.by("stage")
-    assert 5 <= stages["score"].output_tokens <= 12
-    assert 200 <= stages["criteria"].output_tokens <= 400
-    each = MCRanker(model=silent(), team_size=1, scoring="per_criterion")
-    assert each.estimate("q", ["x"]).table.by("stage")["score"].output_tokens > 15
-
-
 @pytest.mark.parametrize(
     "ranker",
     [
@@ -153,12 +133,6 @@ def test_comparisons_that_end_early_stay_above_the_least(
     assert 0 < estimate.calls_at_least <= made <= estimate.calls
 
 
-def test_windows_are_counted_exactly() -> None:
-    estimate = RankGPTRanker(model=silent(), window=4, step=2).estimate("q", DOCS)
-    # Eight passages: 5 to 8, 3 to 6, 1 to 4.
-    assert estimate.calls == estimate.calls_at_least == 3
-
-
 def test_what_is_made_up_leaves_no_trace() -> None:
     ranker = MCRanker(model=answering(), criteria="dataset", dataset="d")
     before = ranker.estimate("q", DOCS)
@@ -167,30 +141,6 @@ def test_what_is_made_up_leaves_no_trace() -> None:
     assert ranking.personas == ("NLP scientist", "Virologist", "Worried parent")
     # The rubrics of the first query now serve all others, but for the recruits not known yet.
     assert calls_by(ranker.estimate("p", DOCS).table)["criteria"] == 2
-
-
-def test_many_queries_share_what_is_asked_once() -> None:
-    work = [(f"query {number}", DOCS) for number in range(3)]
-    once = MCRanker(model=silent(), criteria="dataset", dataset="d").estimate_many(work)
-    assert calls_by(once.table) == {"recruit": 3, "criteria": 3, "score": 3 * 24}
-
-
-async def test_in_an_event_loop() -> None:
-    async def work() -> Any:
-        yield "q", DOCS
-        yield "p", DOCS
-
-    ranker = MCRanker(model=silent())
-    one = await ranker.aestimate("q", DOCS)
-    assert (await ranker.aestimate_many(work())).calls == 2 * one.calls
-    assert ranker.estimate("q", DOCS) == one
-
-
-def test_input_that_cannot_be_ranked_is_an_error() -> None:
-    with pytest.raises(InputError):
-        MCRanker(model=silent()).estimate("", DOCS)
-    with pytest.raises(InputError):
-        MCRanker(model=silent()).estimate_many([("q", DOCS), ("q", ["a", ""]), ("q", [3])])  # type: ignore[list-item]
 
 
 def ranker_with(ledger: Path, model: ScriptedChat, **options: Any) -> MCRanker:
@@ -217,34 +167,6 @@ def test_equal_requests_are_counted_once_where_they_share_an_answer(tmp_path: Pa
     with ranker_with(tmp_path / "ledger.sqlite", silent()) as ranker:
         assert ranker.estimate_many(work).calls == ranker.estimate("q", DOCS).calls == 28
     assert MCRanker(model=silent()).estimate_many(work).calls == 2 * 28
-
-
-def test_unusable_answers_of_the_ledger_stop_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    ledger = tmp_path / "ledger.sqlite"
-
-    def lossy(request: ChatRequest) -> ChatReply:
-        return ChatReply("no idea") if request.tag.doc_id == "3" else fitting(request)
-
-    with ranker_with(ledger, ScriptedChat(lossy, name="a:b"), team_size=1) as ranker:
-        ranker.rank("q", DOCS)
-    caplog.clear()
-    with ranker_with(ledger, silent(), team_size=1, missing_policy="fail") as ranker:
-        estimate = ranker.estimate("q", DOCS)
-    # One rubric, eight scores, and one of them asked for twice.
-    assert (estimate.calls, estimate.reused) == (0, 1 + 8 + 1)
-    assert caplog.text == ""
-
-
-def test_a_recruiter_that_could_not_be_read_is_known_to_fail_again(tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger.sqlite"
-    with ranker_with(ledger, ScriptedChat(lambda _: "no idea", name="a:b")) as ranker:
-        assert [each.error is not None for each in ranker.rank_many([("q", DOCS)])] == [True]
-    with ranker_with(ledger, silent()) as ranker:
-        estimate = ranker.estimate_many([("q", DOCS), ("p", DOCS)])
-    # The recruiter was asked twice, and the NLP scientist for its rubric meanwhile, twice too.
-    assert (estimate.reused, estimate.calls) == (2 + 2, 28)
 
 
 def test_cost_is_the_price_of_the_tokens() -> None:
@@ -276,13 +198,6 @@ def test_every_reply_at_its_limit_and_asked_for_twice() -> None:
     assert labelled == pytest.approx(at_most(repair_attempts=0) + (2048 + 4096) * 2 / 1e6, rel=0.05)
 
 
-def test_a_run_within_its_cost_at_most_is_never_stopped() -> None:
-    model = answering(name="openai:gpt-5-mini")
-    estimate = MCRanker(model=model).estimate("q", DOCS)
-    with MCRanker(model=model, max_cost=estimate.cost_at_most) as ranker:
-        assert ranker.rank("q", DOCS).usage.calls == estimate.calls
-
-
 def test_estimates_add_up() -> None:
     ranker = MCRanker(model=answering(name="openai:gpt-5-mini"))
     one, other = ranker.estimate("q", DOCS), ranker.estimate("another query", DOCS[:3])
@@ -293,18 +208,6 @@ def test_estimates_add_up() -> None:
     assert sum([one, other], start=Estimate()) == one + other
     unknown = MCRanker(model=answering(name="openai:foo")).estimate("q", DOCS)
     assert (one + unknown).cost_at_most is None
-
-
-def test_an_estimate_as_plain_values() -> None:
-    estimate = MCRanker(model=answering(name="openai:gpt-5-mini")).estimate("q", DOCS)
-    data = json.loads(json.dumps(estimate.to_dict(), allow_nan=False))
-    assert data["calls"] == data["calls_at_least"] == 28
-    assert data["cost"] == estimate.cost
-    # One to recruit, then a rubric and the scores of each of three personas.
-    assert len(data["by_stage"]) == 7
-    assert sum(row["calls"] for row in data["by_stage"]) == 28
-    assert data["reused"] == 0
-    assert data["reused_by_stage"] == []
 
 
 def test_a_ranking_beyond_the_budget_is_refused() -> None:
@@ -327,11 +230,3 @@ def test_of_many_queries_those_beyond_the_budget_are_reported(
     assert [ranked.ranking is not None for ranked in found] == [True, True, False, False]
     assert all(isinstance(ranked.error, BudgetExceeded) for ranked in found[2:])
     assert caplog.text == ""
-
-
-def test_one_budget_is_for_all_models_of_a_ranker() -> None:
-    with (
-        MCRanker(model=scripted(), scoring_model=scripted(), max_calls=9) as ranker,
-        pytest.raises(BudgetExceeded),
-    ):
-        ranker.rank("q", ["a", "b"])

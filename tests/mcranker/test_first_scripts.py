@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, ConfigError, InputError, MCRanker, Ranking, ScriptedChat
+from mcranker import ChatRequest, InputError, MCRanker, Ranking, ScriptedChat
 from mcranker.inputs.passages import as_passages
 from tests.support.cli_support import scripted
 from tests.support.scripted import RECRUITS, RUBRIC
@@ -70,17 +70,6 @@ class NodeWithScore:
         return self.node.get_content()
 
 
-@dataclass
-class HaystackDocument:
-    """As ``haystack.Document``."""
-
-    id: str = ""
-    content: str | None = None
-    meta: dict[str, Any] = field(default_factory=dict)
-    score: float | None = None
-    blob: Any = None
-
-
 def answer(request: ChatRequest) -> str:
     prompt = request.messages[-1].content
     if request.tag.stage == "recruit":
@@ -88,11 +77,6 @@ def answer(request: ChatRequest) -> str:
     if request.tag.stage == "criteria":
         return RUBRIC
     return json.dumps({"Score": next(SCORES[word] for word in SCORES if word in prompt)})
-
-
-@pytest.fixture
-def ranker() -> MCRanker:
-    return MCRanker(model=ScriptedChat(answer), ledger=None)
 
 
 @pytest.fixture
@@ -129,40 +113,6 @@ def test_the_pages_scripts_run_as_they_are(
         (nodes[0].node, 0.4),
         (nodes[2].node, 0.1),
     ]
-
-
-def test_langchain_documents(ranker: MCRanker) -> None:
-    docs = [LangChainDocument(text, metadata={"source": text[:2]}) for text in TEXTS]
-    ranking = ranker.rank(QUERY, docs, min_relevance=0.3)
-    assert [docs[hit.index].page_content for hit in ranking] == [TEXTS[1], TEXTS[0]]
-    assert [hit.metadata["source"] for hit in ranking] == ["N9", "Cl"]
-    named = ranker.rank(QUERY, [LangChainDocument(text, id=f"doc-{text[:2]}") for text in TEXTS])
-    assert named.ids == ["doc-N9", "doc-Cl", "doc-Gl"]
-
-
-def test_llama_index_nodes(ranker: MCRanker) -> None:
-    nodes = [
-        NodeWithScore(TextNode(text, {"page": place}, f"n{place}"), score=0.9 - place / 10)
-        for place, text in enumerate(TEXTS)
-    ]
-    ranking = ranker.rank(QUERY, nodes)
-    again = [NodeWithScore(nodes[hit.index].node, score=hit.relevance) for hit in ranking]
-    assert [(each.node.node_id, each.score) for each in again] == [
-        ("n1", 0.9),
-        ("n0", 0.4),
-        ("n2", 0.1),
-    ]
-    assert [hit.metadata for hit in ranking] == [{"page": 1}, {"page": 0}, {"page": 2}]
-    assert [hit.passage.score for hit in ranking] == pytest.approx([0.8, 0.9, 0.7])
-    assert ranker.rank(QUERY, [node.node for node in nodes]).ids == ["n1", "n0", "n2"]
-
-
-def test_haystack_documents(ranker: MCRanker) -> None:
-    docs = [HaystackDocument(text[:2], text, {"lang": "en"}, 0.5) for text in TEXTS]
-    ranking = ranker.rank(QUERY, docs)
-    assert ranking.ids == ["N9", "Cl", "Gl"]
-    assert ranking[0].metadata == {"lang": "en"}
-    assert as_passages([vars(docs[0])])[0].metadata == {"lang": "en", "blob": None}
 
 
 def test_structured_documents_are_readable_fields() -> None:
@@ -229,7 +179,6 @@ def test_a_ranking_with_metadata_is_stored_as_json_can() -> None:
 @pytest.mark.parametrize(
     ("docs", "said"),
     [
-        ([HaystackDocument("a", None)], "docs[0] has no text: its content is None; leave it out"),
         ([LangChainDocument(7)], "docs[0] has a text that is a int; give a string"),  # type: ignore[arg-type]  # wrong on purpose
         (["a", object()], "docs[1] is a object; give a string, a record, a Passage, or a document"),
         ([(LangChainDocument("a"), 0.5)], "docs[0] is a tuple; give a string, a record"),
@@ -248,18 +197,3 @@ def test_what_cannot_be_a_document_is_named(docs: Any, said: str) -> None:
     with pytest.raises(InputError) as caught:
         as_passages(docs)
     assert said in str(caught.value)
-
-
-def test_a_timeout_of_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[float] = []
-
-    def connect(*_: object, timeout: float, **__: object) -> ScriptedChat:
-        made.append(timeout)
-        return ScriptedChat(answer)
-
-    monkeypatch.setattr("mcranker.llm.models.connect", connect)
-    MCRanker(model="openai:any", timeout=3.5)
-    MCRanker(model="openai:any")
-    assert made == [3.5, 120.0]
-    with pytest.raises(ConfigError, match="timeout=0: Input should be greater than or equal to"):
-        MCRanker(model="openai:any", timeout=0)

@@ -15,10 +15,8 @@ from rich.console import Console
 
 from mcranker import ChatRequest, MCRanker, ScriptedChat
 from mcranker.cli.progress import ProgressDisplay, QueryTracker
-from mcranker.logs import safe_logger
 from personas import Member, Persona, Team
 from personas.sanitize import json_text, shown
-from tests.support.beir_folder import write_folder
 from tests.support.cli_support import Connected, scripted
 from tests.support.commands import HOSTILE, call, unsafe, written
 
@@ -93,30 +91,6 @@ def test_rankings_and_teams_on_a_terminal(model: Connected, tmp_path: Path) -> N
     harmless("personas", "show", "--check", "team.yaml")
 
 
-@named
-@pytest.mark.usefixtures("terminal", "model")
-def test_experiments_on_a_terminal(tmp_path: Path) -> None:
-    data, out = write_folder(tmp_path / f"tiny{ODD_ID}"), f"out{ODD_ID}"
-    asked = ("run", "--dataset", data, "--depth", "5", "--out", out)
-    harmless("beir-eval", *asked, "--ranker", "mcranker", "-o", f"title_separator={HOSTILE}")
-    harmless("beir-eval", *asked, "--ranker", "direct", "--output", "json")
-    harmless("beir-eval", *asked, "--ranker", "direct", "--dry-run")
-    cells = sorted(path.parent for path in Path(out).glob("*/*/rankings.jsonl"))
-    for form in ("md", "html", "latex", "json"):
-        harmless("beir-eval", "report", out, "--format", form)
-    for form in ("table", "json"):
-        harmless("mcranker", "compare", *cells, "--output", form)
-    harmless("personas", "report", out, "--out", f"pages{ODD_ID}")
-    harmless("mcranker", "inspect", cells[0])
-    runs = [
-        written(tmp_path / f"{name}{ODD_ID}", (cells[0] / "run.trec").read_bytes()) for name in "ab"
-    ]
-    qrels = ("--qrels", data / "qrels" / "test.tsv")
-    for more in (["--per-query"], ["--compare"], ["--intervals"], ["--output", "json"]):
-        assert "31mred" in harmless("beir-eval", "evaluate", *runs, *qrels, *more).stdout
-    harmless("beir-eval", "retrieve", data, "--out", f"found{ODD_ID}")
-
-
 def test_the_live_display_takes_a_label_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """What looks like rich's markup would change colours, or end the run by an error."""
     shown_there = io.StringIO()
@@ -150,14 +124,6 @@ def test_warnings_of_the_library_steer_no_terminal() -> None:
         logging.getLogger("mcranker").removeHandler(handler)
     assert "scores are missing" in log.getvalue()
     assert not unsafe(log.getvalue()), ascii(log.getvalue())
-
-
-def test_a_record_that_is_safe_is_left_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    safe_logger("mcranker.test").warning("%d of %r", 3, "漢")
-    safe_logger("mcranker.test").warning("100%% of %s", f"x\n{HOSTILE}")
-    first, second = caplog.records
-    assert (first.msg, first.args) == ("%d of %r", (3, "漢"))
-    assert second.getMessage().startswith(r"100% of x; a\x1b[31mred")
 
 
 def test_every_logger_of_the_packages_is_safe() -> None:

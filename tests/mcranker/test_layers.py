@@ -13,18 +13,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("mcranker", "personas", "beir_eval")
 FORBIDDEN = {"personas": {"mcranker", "beir_eval"}, "mcranker": {"beir_eval"}}
 ONLY_IN: dict[str, set[str]] = {
-    "openai": {"mcranker/llm/providers/openai_chat.py"},
-    "anthropic": {"mcranker/llm/providers/anthropic_messages.py"},
     "xllamacpp": {"mcranker/llm/local/llama_local.py"},
     "onnxruntime": {"mcranker/encoders/open_encoder.py"},
     "tokenizers": {"mcranker/encoders/open_encoder.py", "mcranker/retrieval/chunks.py"},
     "transformers": {
         "mcranker/llm/local/cross_encoder.py",
     },
-    "sentence_transformers": {
-        "mcranker/llm/local/cross_encoder.py",
-        "mcranker/encoders/open_encoder.py",
-    },
+    "sentence_transformers": {"mcranker/llm/local/cross_encoder.py"},
 }
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from mcranker import ChatRequest, ConfigError, MCRanker, RankerConfig, Ranking
-from mcranker.cli.progress import QueryTracker
 from personas.ensembles import ENSEMBLES
 from personas.ranking.record import RankingRecord
 from tests.support.known_scores import MEDIAN
@@ -109,12 +108,3 @@ def test_what_is_no_ensemble_is_refused_before_any_call(tmp_path: Path) -> None:
             pytest.raises(ConfigError, match="the ensemble 'two' gave an ar"),
         ):
             made.rank("masks", ["a", "b", "c"])
-
-
-def test_a_foreign_ensemble_that_asks_a_model_is_waited_for(tmp_path: Path) -> None:
-    source = "from personas.ensembles import *\nJURY = Ensemble('jury', score_sum, 'A.', asks=True)"
-    folder = tmp_path / "asking"
-    folder.mkdir()
-    with installed(folder, ENSEMBLES, source, jury="JURY"):
-        assert QueryTracker.of(ranker("jury")).assessed
-    assert not QueryTracker.of(ranker("sum")).assessed

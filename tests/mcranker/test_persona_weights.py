@@ -10,7 +10,6 @@ from mcranker import ConfigError, DirectRanker, MCRanker, Ranking
 from personas import Member, Persona, Team, diff_teams, dumps, load, save
 from personas.errors import SchemaError
 from personas.files import loads
-from personas.ranking.comparison import RankingComparison
 from personas.report.comparison import diff_lines
 from tests.support.scripted import by_table, scripted
 
@@ -53,13 +52,6 @@ def test_by_hand_and_in_views(tmp_path: Path) -> None:
         again.reensemble("rrf")
 
 
-def test_equal_weights_are_no_weights() -> None:
-    one, other = ranked(team(Nurse=1, Buyer=1)), ranked(team(Nurse=0.7, Buyer=0.7))
-    assert [hit.to_dict() for hit in one] == [hit.to_dict() for hit in other]
-    assert one[0].formula == ""
-    assert "weight" not in str(one.to_dict()["team"])
-
-
 def test_a_member_of_weight_0_is_not_asked() -> None:
     ranking = ranked(team(Nurse=1, Clerk=0, Buyer=1))
     assert ranking.personas == ("Nurse", "Buyer")
@@ -88,10 +80,3 @@ def test_files_digests_and_differences(tmp_path: Path) -> None:
     assert said == ["Buyer", "weight: 1 → 3"]
     with pytest.raises(SchemaError, match=r"greater than or equal to 0"):
         loads(Team, "members:\n- persona: {name: Nurse}\n  weight: -1\n")
-
-
-def test_a_comparison_knows_weights() -> None:
-    moved = RankingComparison.of(ranked(team(Nurse=3, Buyer=1)), ranked(team(Nurse=1, Buyer=3)))
-    # a's mean goes from 3/4 of 7 and 1/4 of 9, 7.5, to 1/4 of 7 and 3/4 of 9, 8.5, of 10.
-    passage = {each.doc_id: each for each in moved.passages}["a"]
-    assert sum(each.part for each in passage.causes) == pytest.approx(0.1)

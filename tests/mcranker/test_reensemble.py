@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, ConfigError, DirectRanker, MCRanker, MissingScoreError, Ranking
+from mcranker import ChatRequest, ConfigError, MCRanker, MissingScoreError, Ranking
 from personas.ensembles import ENSEMBLES
 from tests.support.known_scores import MEDIAN, POLICIES, Judged
 from tests.support.plugins import installed
@@ -54,23 +54,6 @@ def test_it_is_the_ranking_by_these_choices(seed: int) -> None:
     # And back again, from a file.
     back = {name: ranking.config[name] for name in options}
     assert comparable(Ranking.from_dict(again.to_dict()).reensemble(**back)) == comparable(ranking)
-
-
-def test_nothing_said_is_nothing_changed() -> None:
-    ranking = Judged(3).rank()
-    assert ranking.reensemble().to_dict() == ranking.to_dict()
-    with DirectRanker(model=scripted()) as ranker:
-        empty, one = ranker.rank("q", []), ranker.rank("q", ["a", "b"])
-    assert len(empty.reensemble("reciprocal_rank")) == 0
-    # Two equal scores share the ranks 1 and 2.
-    assert finals(one.reensemble("reciprocal_rank")) == pytest.approx([1 / 1.5, 1 / 1.5])
-    stored = one.reensemble("reciprocal_rank").to_dict()
-    stored["config"]["rank_ties"] = "ordinal"  # once to be chosen
-    by_order = Ranking.from_dict(stored).reensemble(missing_policy="lowest")
-    assert (finals(by_order), by_order.config["rank_ties"]) == ([1.0, 0.5], "ordinal")
-    assert "rank_ties" not in by_order.reensemble("sum").config
-    del stored["config"]["rank_ties"]  # as rankings were stored before there was a choice
-    assert finals(Ranking.from_dict(stored).reensemble()) == [1.0, 0.5]
 
 
 def test_by_hand() -> None:

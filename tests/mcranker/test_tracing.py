@@ -168,20 +168,6 @@ def test_failures_have_their_kind_and_no_text(spans: Spans) -> None:
     assert not any("sk-1" in str(dict(facts(span))) or span.events for span in spans())
 
 
-def test_many_passages_leave_no_attribute_out(
-    spans: Spans, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(CONTENT_VARIABLE, "1")
-    with DirectRanker(model=scripted(), ledger=None, top_n=50) as ranker:
-        ranker.rank("best masks", [f"text {number}" for number in range(300)])
-    (root,) = kinds(spans(), "RERANKER")
-    assert facts(root)["mcranker.passages"] == 300
-    assert facts(root)["reranker.input_documents.19.document.content"] == "text 19"
-    assert "reranker.input_documents.20.document.id" not in facts(root)
-    assert facts(root)["reranker.output_documents.19.document.score"] == 5
-    assert all(span.dropped_attributes == 0 for span in spans())
-
-
 def test_a_ranking_that_fails_or_is_cancelled_ends_its_spans(spans: Spans) -> None:
     def fail(_: ChatRequest) -> str:
         raise ServerFailed("no")
@@ -252,11 +238,3 @@ def test_without_a_provider_nothing_is_recorded_or_imported() -> None:
         assert not [name for name in sys.modules if name.startswith("opentelemetry")]
     """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
-
-
-def test_the_example_prints_its_trace() -> None:
-    found = subprocess.run(
-        [sys.executable, ROOT / "examples/traces.py"], check=True, capture_output=True, text=True
-    )
-    assert '"openinference.span.kind": "RERANKER"' in found.stdout
-    assert '"reranker.query": "best masks against covid"' in found.stdout

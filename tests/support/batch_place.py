@@ -20,14 +20,14 @@ from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.http_chat import HostedChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.sdk_chat import SdkChat
 from tests.support.batch_server import BatchServer, FakeTime, serve_batches
 from tests.support.loopback import Body
 
 both = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 SECRET = "k-very-secret"
-_SERVICES: dict[str, tuple[type[SdkChat], type[BatchService], str]] = {
+_SERVICES: dict[str, tuple[type[HostedChat], type[BatchService], str]] = {
     "openai": (OpenAIChat, OpenAIBatches, "gpt-4.1-mini"),
     "anthropic": (AnthropicMessages, AnthropicBatches, "claude-haiku-4-5"),
 }
@@ -75,14 +75,13 @@ class Workplace:
         self,
         service: BatchService | None = None,
         *,
-        ledger: bool = True,
         timings: BatchTimings | None = None,
     ) -> Batched:
         """A run of its own: it knows of others only what is on disk."""
         return Batched(
             service or self.service(),
             BatchNotes(self.folder),
-            self.ledger if ledger else None,
+            self.ledger,
             timings or BatchTimings(),
             sleep=self.time.sleep,
             clock=self.time.clock,

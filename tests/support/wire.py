@@ -23,13 +23,12 @@ import anyio
 import pytest
 
 from mcranker.errors import ModelError
-from mcranker.llm.batch.services import AnthropicBatches, BatchService, OpenAIBatches, lines_of
+from mcranker.llm.batch.services import AnthropicBatches, BatchService, OpenAIBatches
 from mcranker.llm.chat import ChatRequest, Message, Question, State, Tag
 from mcranker.llm.connect import connect
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service
-from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.openai_chat import CompatibleChat, OpenAIChat
 from tests.support.loopback import (
     Body,
     anthropic_error,
@@ -177,7 +176,7 @@ async def asking(name: str, root: str, seconds: float = 10.0) -> AsyncIterator[C
 
     async def results() -> int:
         path = "files/f/content" if "openai" in name else "v1/messages/batches/b/results"
-        return len([line async for line in lines_of(model.stream(path), model.service)])
+        return len((await model.fetch("get", path, most=2**30)).splitlines())
 
     calls: dict[str, Call] = {"results": results, "batch": lambda: service.check("b")}
     try:

@@ -11,7 +11,6 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,28 +28,25 @@ from mcranker.errors import (
     RateLimited,
     UnsupportedCapability,
 )
-from mcranker.llm.batch.notes import BatchGroup, BatchNote, BatchNotes
+from mcranker.llm.batch.notes import BatchNote, BatchNotes
 from mcranker.llm.batch.services import (
     AnthropicBatches,
     BatchItem,
     BatchService,
     BatchStatus,
     OpenAIBatches,
-    lines_of,
 )
-from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Tag
 from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.ledger.store import MOST_KEYS
 from mcranker.llm.masking import shown_url
 from mcranker.llm.prices import BATCH_SUFFIX
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.http_chat import MOST_RESULTS, TRANSFER_SECONDS, Writer
 from mcranker.llm.providers.http_errors import Problem, parse_object, said_by
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.parameters import NEEDED, refused_parameter
-from mcranker.llm.providers.sdk_chat import Writer
 from mcranker.logs import safe_logger
-from personas.ranking.usage import Stage
 
 if TYPE_CHECKING:
     from mcranker.llm.ledger.ledger import Ledger
@@ -79,7 +75,7 @@ class Batched:
 
     service: BatchService
     notes: BatchNotes  # of batches under way, of this run and others
-    ledger: Ledger | None = None  # where answers are kept; None to hand them out only
+    ledger: Ledger  # where answers are kept
     timings: BatchTimings = field(default_factory=BatchTimings)
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep  # tests replace it, and the clock
     clock: Callable[[], float] = time.time
@@ -117,21 +113,15 @@ class Batched:
         await self.chat.aclose()
 
 
-def batched(model: ChatModel, folder: Path, ledger: Ledger | None) -> Batched:
+def batched(model: ChatModel, folder: Path, ledger: Ledger) -> Batched:
     """The model, asked through its provider's batch API."""
     if isinstance(model, OpenAIChat):
         return Batched(OpenAIBatches(model), BatchNotes(folder), ledger)
     if isinstance(model, AnthropicMessages):
         return Batched(AnthropicBatches(model), BatchNotes(folder), ledger)
-    if isinstance(model, CompatibleChat):
-        reason = "a server of one's own has no batch API"
-    elif model.name.startswith(("local:", "crossencoder:")):
-        reason = "it runs in this process"
-    else:
-        reason = "it is not one of OpenAI's or Anthropic's own services"
     raise ConfigError(
-        f"batch=True does not go with {model.name!r}: {reason}; leave batch out, or use "
-        "'openai:NAME' or 'anthropic:NAME' without base_url="
+        f"batch=True does not go with {model.name!r}: only OpenAI's and Anthropic's own services "
+        "have batches; leave batch out, or use 'openai:NAME' or 'anthropic:NAME' without base_url="
     )
 
 
@@ -258,11 +248,10 @@ class _Collector:
         """Assign every gathered request to a batch under way, or to a new one."""
         wanted, kept = list(self._gathered), dict[bytes, ChatReply]()
         self._adopt()
-        if (ledger := self.owner.ledger) is not None:
-            # Another process may have finished a batch since the ledger was asked.
-            keys = list(map(bytes.fromhex, wanted))
-            for start in range(0, len(keys), MOST_KEYS):
-                kept |= await ledger.store.get_many(keys[start : start + MOST_KEYS])
+        # Another process may have finished a batch since the ledger was asked.
+        keys = list(map(bytes.fromhex, wanted))
+        for start in range(0, len(keys), MOST_KEYS):
+            kept |= await self.owner.ledger.store.get_many(keys[start : start + MOST_KEYS])
         fresh = list[_Entry]()
         for key in wanted:
             entry = self._gathered.pop(key, None)
@@ -280,7 +269,7 @@ class _Collector:
         """Find batches of other runs that answer gathered requests."""
         owner, known = self.owner, {batch.note.mark for batch in self._batches}
         for note in owner.notes.of(owner.chat.name, owner.endpoint):
-            if note.mark not in known and not self._gathered.keys().isdisjoint(note.keys):
+            if note.mark not in known and not self._gathered.keys().isdisjoint(note.requests):
                 name = note.batch or note.mark
                 logger.info("batch %s was sent before, with what is asked now", name)
                 self._batches.append(_Batch(self, note, owner.chat.writer(), {}))
@@ -308,19 +297,15 @@ class _Collector:
             yield _Batch(self, self._note(inside, now), write, inside, lines)
 
     def _note(self, inside: dict[str, _Entry], now: float) -> BatchNote:
-        groups: dict[tuple[Stage, tuple[str, ...]], list[str]] = {}
-        for key, entry in inside.items():
-            kind = (entry.request.tag.stage, entry.request.labels)
-            groups.setdefault(kind, []).append(key)
         return BatchNote(
             model=self.owner.chat.name,
             endpoint=shown_url(self.owner.endpoint),
             mark=uuid.uuid4().hex,
             created=now,
-            groups=tuple(
-                BatchGroup(stage=stage, labels=labels, keys=tuple(keys))
-                for (stage, labels), keys in groups.items()
-            ),
+            requests={
+                key: (entry.request.tag.stage, entry.request.labels)
+                for key, entry in inside.items()
+            },
         )
 
 
@@ -337,7 +322,7 @@ class _Batch:
     ) -> None:
         self.note = note
         self.entries = entries
-        self.left = note.keys  # those for which a result may still come
+        self.left = dict(note.requests)  # those for which a result may still come
         self.due = collector.owner.clock()  # when `advance` is to be called
         self.done = False
         self.again: list[_Entry] = []  # to be sent with another batch, once it is done
@@ -350,7 +335,6 @@ class _Batch:
         self._own = bool(self._lines)
         self._source: bytes | None = None  # the lines, where the provider finds them
         self._begun = False  # a creation may have reached the provider
-        self._unclaimed: list[str] = []
         self._interval = self._owner.timings.first_poll
         self._failing_since: float | None = None
         self._progress = ""
@@ -416,15 +400,14 @@ class _Batch:
 
     async def _noted(self) -> bool:
         """Write the note, unless one of another process has come since the orders were gathered."""
-        owner, ledger = self._owner, self._owner.ledger
-        alone = ledger and ledger.alone(f"batches {self._chat.name} {self._chat.endpoint}")
-        async with alone or nullcontext():
+        owner = self._owner
+        async with owner.ledger.alone(f"batches {self._chat.name} {self._chat.endpoint}"):
             others = [
                 each
                 for each in owner.notes.of(self.note.model, self.note.endpoint)
                 if each.mark != self.note.mark
             ]
-            if any(not self.left.keys().isdisjoint(other.keys) for other in others):
+            if any(not self.left.keys().isdisjoint(other.requests) for other in others):
                 self._end(self.entries.values())
                 return False
             owner.notes.write(self.note)
@@ -480,33 +463,28 @@ class _Batch:
             self._finish(status)
 
     async def _read(self, path: str) -> None:
-        service = self._chat.service
-        async with (
-            aclosing(self._chat.stream(path)) as pieces,
-            aclosing(lines_of(pieces, service)) as lines,
-        ):
-            async for line in lines:
-                await self._take(self._service.item(parse_object(line, service)))
+        chat = self._chat
+        found = await chat.fetch("get", path, seconds=TRANSFER_SECONDS, most=MOST_RESULTS)
+        for line in filter(None, map(bytes.strip, found.splitlines())):
+            await self._take(self._service.item(parse_object(line, chat.service)))
 
     async def _take(self, item: BatchItem) -> None:
-        group = self.left.get(item.key)
-        if group is None:
+        if item.key not in self.left:
             return
+        stage, labels = self.left[item.key]
         entry = self._waiting(item.key)
         if item.body is None:
             self._not_answered(entry, item)
         else:
-            request = entry.request if entry else group.request()
+            # Of a request that no caller holds any more, what its reply is read by is known.
+            request = entry.request if entry else ChatRequest((), Tag(stage), labels=labels)
             try:
                 reply = self._chat.read(item.body, request)
             except ModelError as error:
                 self._failed(entry, error)
             else:
-                if (ledger := self._owner.ledger) is not None:
-                    key, name = bytes.fromhex(item.key), self._owner.name
-                    await ledger.keep(key, reply, model=name, stage=group.stage)
-                elif entry is None:
-                    self._unclaimed.append(item.key)
+                key, name = bytes.fromhex(item.key), self._owner.name
+                await self._owner.ledger.keep(key, reply, model=name, stage=stage)
                 if (entry := self._waiting(item.key)) is not None:
                     self._collector.settle(entry, reply)
         del self.left[item.key]
@@ -514,11 +492,7 @@ class _Batch:
     def _finish(self, status: BatchStatus) -> None:
         for key in self.left:
             self._not_answered(self._waiting(key), BatchItem(key, status.unanswered))
-        notes = self._owner.notes
-        if self._unclaimed:  # paid, and nowhere else to be had
-            notes.write(self.note.only(self._unclaimed))
-        else:
-            notes.remove(self.note.mark)
+        self._owner.notes.remove(self.note.mark)
         self._end(self.again)
 
     # What becomes of those who wait.

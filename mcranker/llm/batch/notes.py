@@ -1,22 +1,13 @@
 """Notes on disk of batches under way, so that the next run finds them.
 
-One JSON file a batch, next to the ledger. It says which requests are in it by their keys (see
-`mcranker.llm.ledger.rows`) and how their results are to be read; it holds no prompt
-and no API key.
-
-| what happened | what the next run does |
-|---|---|
-| stopped while waiting | waits for the same batch |
-| stopped between the creation of a batch and the note of its id | looks for it, by the mark |
-| stopped before the creation | finds none, and sends again when the note is old enough |
-
-Anthropic keeps no mark with a batch. So there a batch whose id was not noted is not found, and
-its requests are sent, and paid for, again.
+One JSON file a batch, next to the ledger: the keys of its requests, and how their results are to be
+read; no prompt and no API key. Anthropic keeps no mark with a batch, so one whose id was not noted
+is not found there, and its requests are sent, and paid for, again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,7 +15,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from mcranker.errors import LedgerError
-from mcranker.llm.chat import ChatRequest, Tag
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from personas.io.atomic import write_whole
@@ -34,20 +24,6 @@ logger = safe_logger("mcranker.llm")
 
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Mark = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
-
-
-class BatchGroup(BaseModel):
-    """Requests of a batch whose results are read in the same way."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    stage: Stage
-    labels: tuple[str, ...] = ()
-    keys: tuple[Key, ...]
-
-    def request(self) -> ChatRequest:
-        """A substitute for a request that no caller holds any more."""
-        return ChatRequest(messages=(), tag=Tag(self.stage), labels=self.labels)
 
 
 class BatchNote(BaseModel):
@@ -61,18 +37,8 @@ class BatchNote(BaseModel):
     mark: Mark
     created: float
     batch: str | None = None
-    groups: tuple[BatchGroup, ...]
-
-    @property
-    def keys(self) -> dict[str, BatchGroup]:
-        """Every key, and the group it is in."""
-        return {key: group for group in self.groups for key in group.keys}
-
-    def only(self, wanted: Collection[str]) -> BatchNote:
-        """The note without the other keys."""
-        kept = [(group, tuple(key for key in group.keys if key in wanted)) for group in self.groups]
-        groups = tuple(group.model_copy(update={"keys": keys}) for group, keys in kept if keys)
-        return self.model_copy(update={"groups": groups})
+    requests: dict[Key, tuple[Stage, tuple[str, ...]]]
+    """The key of each request, and by which stage and labels its reply is read."""
 
 
 class BatchNotes:

@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import io
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -20,16 +20,15 @@ from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationErro
 
 from mcranker.errors import ModelError, ModelTimeout
 from mcranker.llm.batch.notes import BatchNote
-from mcranker.llm.providers.http_chat import MOST_REPLY
+from mcranker.llm.providers.http_chat import TRANSFER_SECONDS, HostedChat
 from mcranker.llm.providers.http_errors import (
     Problem,
     Service,
     error_for,
     problem_in,
-    text_in,
     unreadable,
 )
-from mcranker.llm.providers.sdk_chat import SdkChat
+from mcranker.llm.providers.reply_fields import text_in
 
 MARK = "mcranker_mark"  # an OpenAI batch's metadata under this name say which note is its
 MOST_PAGES = 1000  # of a list of batches, so that an endless list ends
@@ -80,38 +79,14 @@ class BatchItem:
         return error_for(self.problem, service)
 
 
-class BatchService(ABC):
-    """One provider's batch API; its calls raise `ModelError` as `SdkChat.call` does."""
+class _Batches:
+    """A provider's batch API; its calls raise `ModelError` as `HttpChat.call` does."""
 
-    most_requests: int
-    most_bytes: int
-
-    def __init__(self, chat: SdkChat) -> None:
+    def __init__(self, chat: HostedChat) -> None:
         self.chat = chat
 
-    @abstractmethod
-    def line(self, key: str, body: Mapping[str, Any]) -> bytes:
-        """One request of a batch; `key` comes back with its result."""
-
-    @abstractmethod
-    async def upload(self, lines: Sequence[bytes], mark: str) -> bytes:
-        """Send the requests ahead, where that is free, and return what `create` needs to know."""
-
-    @abstractmethod
-    async def create(self, source: bytes, mark: str) -> str:
-        """Create a batch, which will be charged, and return its id."""
-
-    @abstractmethod
-    async def find(self, note: BatchNote) -> str | None:
-        """The id of the batch with a note's mark; None if there is none."""
-
-    @abstractmethod
-    async def check(self, batch: str) -> BatchStatus:
-        """Return the state of a batch."""
-
-    @abstractmethod
-    def item(self, data: Mapping[str, Any]) -> BatchItem:
-        """One line of the results."""
+    async def _call(self, *args: Any, **options: Any) -> dict[str, Any]:
+        return await self.chat.call(*args, **options, seconds=TRANSFER_SECONDS)
 
     def _parsed(self, form: type[Form], data: Mapping[str, Any]) -> Form:
         """An answer in its form; a `ServerFailed` is raised if it has another one."""
@@ -123,41 +98,45 @@ class BatchService(ABC):
             raise unreadable(f"{place}: {first['msg']}", self.chat.service) from None
 
 
-class OpenAIBatches(BatchService):
+class OpenAIBatches(_Batches):
     """OpenAI's. It takes chat completions; decisions have no batches."""
 
     most_requests = 50_000
     most_bytes = 200_000_000
 
     def line(self, key: str, body: Mapping[str, Any]) -> bytes:
+        """One request of a batch; `key` comes back with its result."""
         return orjson.dumps(
             {"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}
         )
 
     async def upload(self, lines: Sequence[bytes], mark: str) -> bytes:
-        data = await self.chat.call(
-            "post",
-            "files",
-            body={"purpose": "batch"},
-            files={"file": (f"mcranker-{mark}.jsonl", b"\n".join(lines), "application/jsonl")},
-            options={"headers": {"Content-Type": "multipart/form-data"}},
-        )
+        """Send the requests ahead, where that is free, and return what `create` needs to know."""
+        import aiohttp
+
+        form = aiohttp.FormData({"purpose": "batch"})
+        name, content = f"mcranker-{mark}.jsonl", io.BytesIO(b"\n".join(lines))
+        form.add_field("file", content, filename=name, content_type="application/jsonl")
+        parts = form()
+        data = await self._call("post", "files", parts, headers=parts.headers)
         return self._parsed(_Named, data).id.encode()
 
     async def create(self, source: bytes, mark: str) -> str:
+        """Create a batch, which will be charged, and return its id."""
         content = {
             "input_file_id": source.decode(),
             "endpoint": "/v1/chat/completions",
             "completion_window": "24h",
             "metadata": {MARK: mark},
         }
-        data = await self.chat.call("post", "batches", content=orjson.dumps(content))
+        data = await self._call("post", "batches", orjson.dumps(content))
         return self._parsed(_Named, data).id
 
     async def find(self, note: BatchNote) -> str | None:
+        """The id of the batch with a note's mark; None if there is none."""
         path = "batches?limit=100"
         for _ in range(MOST_PAGES):  # newest first, until they are older than the note
-            page = self._parsed(_Page, await self.chat.call("get", path))
+            page = self._parsed(_Page, await self._call("get", path))
             for batch in page.data:
                 if batch.metadata and batch.metadata.get(MARK) == note.mark:
                     return batch.id
@@ -169,7 +148,7 @@ class OpenAIBatches(BatchService):
         return None
 
     async def check(self, batch: str) -> BatchStatus:
-        form = self._parsed(_OpenAIBatch, await self.chat.call("get", f"batches/{batch}"))
+        form = self._parsed(_OpenAIBatch, await self._call("get", f"batches/{batch}"))
         counts = defaultdict(int, form.request_counts or {})
         files = (form.output_file_id, form.error_file_id)
         return BatchStatus(
@@ -195,7 +174,7 @@ class OpenAIBatches(BatchService):
         return BatchItem(key, fate, problem=problem_in(500, {"error": error}))
 
 
-class AnthropicBatches(BatchService):
+class AnthropicBatches(_Batches):
     """Anthropic's, which keeps no mark: a batch whose id was lost is not found again."""
 
     most_requests = 100_000
@@ -208,7 +187,7 @@ class AnthropicBatches(BatchService):
         return b'{"requests":[' + b",".join(lines) + b"]}"
 
     async def create(self, source: bytes, mark: str) -> str:
-        data = await self.chat.call("post", "v1/messages/batches", content=source)
+        data = await self._call("post", "v1/messages/batches", source)
         return self._parsed(_Named, data).id
 
     async def find(self, note: BatchNote) -> str | None:
@@ -216,7 +195,7 @@ class AnthropicBatches(BatchService):
 
     async def check(self, batch: str) -> BatchStatus:
         path = f"v1/messages/batches/{batch}"
-        form = self._parsed(_AnthropicBatch, await self.chat.call("get", path))
+        form = self._parsed(_AnthropicBatch, await self._call("get", path))
         counts = (f", {count} {name}" for name, count in form.request_counts.items() if count)
         return BatchStatus(
             ended=form.processing_status == "ended",
@@ -239,24 +218,7 @@ class AnthropicBatches(BatchService):
         return BatchItem(key, "failed", problem=problem_in(status, error))
 
 
-async def lines_of(pieces: AsyncIterator[bytes], service: Service) -> AsyncGenerator[bytes, None]:
-    """The lines of a text that comes in pieces, without empty ones."""
-    rest: list[bytes] = []
-    size = 0
-    async for piece in pieces:
-        *lines, last = piece.split(b"\n")
-        for line in lines:
-            rest.append(line)
-            if whole := b"".join(rest).strip():
-                yield whole
-            rest, size = [], 0
-        rest.append(last)
-        size += len(last)
-        if size > MOST_REPLY:
-            raise unreadable(f"a line of more than {MOST_REPLY:,} bytes", service)
-    if whole := b"".join(rest).strip():
-        yield whole
-
+BatchService = OpenAIBatches | AnthropicBatches
 
 _FATES: Mapping[str, Fate] = {
     "expired": "expired",

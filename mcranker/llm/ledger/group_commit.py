@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import queue
+import secrets
 import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
@@ -13,11 +14,10 @@ from typing import Any
 
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger.in_flight import new_owner
 from mcranker.llm.ledger.rows import Damaged, Row, Unkeepable, reply_of, row_of
 from mcranker.llm.ledger.store import MOST_KEYS, NewAnswer
 from mcranker.logs import safe_logger
-from mcranker.runtime.forks import abandon
+from mcranker.runtime.processes import abandon
 
 logger = safe_logger("mcranker.llm")
 
@@ -103,7 +103,6 @@ class GroupCommit:
         raise NotImplementedError
 
     def _explained(self, error: Exception) -> LedgerError:
-        """Convert an error to words."""
         raise NotImplementedError
 
     def _end(self) -> bool:
@@ -124,7 +123,7 @@ class GroupCommit:
     def _check_process(self) -> None:
         process = os.getpid()
         if self._process is None:
-            self._process, self._owner = process, new_owner()
+            self._process, self._owner = process, secrets.token_hex(16)
         elif self._process != process:
             raise LedgerError(
                 f"the ledger {self._name!r} was used before this process was forked; "

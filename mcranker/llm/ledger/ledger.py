@@ -1,33 +1,43 @@
 """The ledger: every answer that was ever paid for.
 
-An answer is found by its `mcranker.llm.ledger.rows`. A ledger holds replies, their usage,
-and the name of the model; of a request only the hash. Several processes may share it.
+A ledger holds replies, their usage, and the name of the model; of a request only the hash. Of equal
+requests in flight one makes the call, and all get its answer. Within a process they find each other
+in a table; between processes by claims in the store, which are renewed by the event loop that makes
+the call. A process that is killed or stopped is waited for until its claims' lease ends.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
+import random
 import re
 import threading
 import weakref
-from collections.abc import Awaitable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import anyio
 import platformdirs
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
-from mcranker.llm.ledger.in_flight import InFlight, RequestsInFlight
 from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
-from mcranker.llm.ledger.store import LedgerStore, NewAnswer
+from mcranker.llm.ledger.store import MOST_KEYS, LedgerStore, NewAnswer
 from mcranker.llm.wrapper import Wrapper
+from mcranker.logs import safe_logger
+
+_RENEWALS = 3  # in a lease
+_FIRST_LOOK, _SLOWER, _LAST_LOOK = 0.01, 1.5, 0.25  # seconds between looks, and factor
+
+logger = safe_logger("mcranker.llm")
 
 _HOST = r"(?:\[[^]@/?#]*\]|[^][:,@/?#]*)(?::\d*)?"
 _DATABASE = re.compile(
@@ -209,3 +219,145 @@ class Ledgered(Wrapper):
             raise
         self._in_flight.complete(flight, reply)
         return reply
+
+
+class InFlight:
+    """A request in flight."""
+
+    __slots__ = ("asker", "claimed", "done", "error", "key", "loop", "reply", "waiting")
+
+    def __init__(self, key: bytes, asker: object, loop: asyncio.AbstractEventLoop) -> None:
+        self.key = key
+        self.asker = asker
+        self.loop = loop
+        self.claimed = self.done = False
+        self.reply: ChatReply | None = None
+        self.error: Exception | None = None
+        self.waiting: list[asyncio.Future[None]] = []
+
+
+class RequestsInFlight:
+    """Requests in flight, shared by all users of a store in a process."""
+
+    def __init__(self, store: LedgerStore) -> None:
+        self.store = store
+        self._lock = threading.Lock()
+        self._requests: dict[bytes, InFlight] = {}
+        self._renewing: set[asyncio.AbstractEventLoop] = set()
+        self._any_waits = False
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def join(self, key: bytes, asker: object) -> tuple[InFlight, bool]:
+        """Return the request in flight for a key, and whether it is new."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            request = self._requests.get(key)
+            if request is not None and not request.loop.is_closed():
+                return request, False
+            request = self._requests[key] = InFlight(key, asker, loop)
+        return request, True
+
+    async def wait(self, request: InFlight) -> None:
+        """Wait until a request is completed, or its event loop is closed."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if request.done:
+                return
+            future = loop.create_future()
+            request.waiting.append(future)
+        if loop is request.loop:
+            await future
+        while not (future.done() or request.loop.is_closed()):
+            await asyncio.wait([future], timeout=self.store.lease / _RENEWALS)
+
+    def complete(
+        self, request: InFlight, reply: ChatReply | None = None, error: Exception | None = None
+    ) -> None:
+        """Give the outcome of a request to all that wait for it."""
+        with self._lock:
+            request.done, request.reply, request.error = True, reply, error
+            if self._requests.get(request.key) is request:
+                del self._requests[request.key]
+        for future in request.waiting:
+            loop = future.get_loop()
+            if loop is request.loop:
+                _settle(future)
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(_settle, future)
+
+    async def claim(self, request: InFlight) -> ChatReply | None:
+        """Claim a request's key; return the answer instead if another process has got it."""
+        store, pause, keys = self.store, _FIRST_LOOK, (request.key,)
+        try:
+            while not await store.claim_many(keys):
+                if found := await store.get_many(keys):
+                    return found[request.key]
+                if not self._any_waits:
+                    self._any_waits = True
+                    logger.info("another process asks the same; its answers are waited for")
+                await anyio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+                pause = min(pause * _SLOWER, _LAST_LOOK)
+        except BaseException:  # a claim may be on its way
+            store.release(keys)
+            raise
+        self._hold(request)
+        return None
+
+    @asynccontextmanager
+    async def taken(self, key: bytes) -> AsyncIterator[bool]:
+        """Acquire a lock by key unless another has it; give whether it was acquired."""
+        request, new = self.join(key, self)
+        if not new:
+            yield False
+            return
+        try:
+            if not await self.store.claim_many((key,)):
+                yield False
+                return
+            self._hold(request)
+            yield True
+        finally:
+            self.store.release((key,))
+            self.complete(request)
+
+    def _hold(self, request: InFlight) -> None:
+        """Renew a claim as long as its request is in flight."""
+        request.claimed = True
+        if request.loop not in self._renewing:
+            self._renewing.add(request.loop)
+            request.loop.call_later(self.store.lease / _RENEWALS, self._renew, request.loop)
+
+    @asynccontextmanager
+    async def alone(self, key: bytes) -> AsyncIterator[None]:
+        """Acquire a lock by key, across processes."""
+        request, new = self.join(key, self)
+        while not new:
+            await self.wait(request)
+            request, new = self.join(key, self)
+        try:
+            await self.claim(request)
+            try:
+                yield
+            finally:
+                self.store.release((key,))
+        finally:
+            self.complete(request)
+
+    def _renew(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            keys = [
+                each.key for each in self._requests.values() if each.claimed and each.loop is loop
+            ]
+        for start in range(0, len(keys), MOST_KEYS):
+            self.store.renew(keys[start : start + MOST_KEYS])
+        if keys:
+            loop.call_later(self.store.lease / _RENEWALS, self._renew, loop)
+        else:
+            self._renewing.discard(loop)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -29,13 +29,12 @@ TYPES = (
     *("double precision", "text", "bigint"),
 )
 _NAMES = COLUMNS.split(", ")
-_VERSIONS = (
-    f"""
+_VERSION = 1
+_TABLES = f"""
 CREATE TABLE mcranker_replies (
     id bigserial NOT NULL,
     {", ".join(f"{name} {kind} NOT NULL" for name, kind in zip(_NAMES, TYPES, strict=True))},
     unusable boolean NOT NULL DEFAULT false,
-    wasted bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (key)
 );
 CREATE INDEX ON mcranker_replies (id);
@@ -43,13 +42,6 @@ CREATE UNLOGGED TABLE mcranker_claims (
     key bytea PRIMARY KEY, owner text NOT NULL, lease_until double precision NOT NULL,
     attempt bigint NOT NULL
 );
-CREATE UNLOGGED TABLE mcranker_limits (
-    name text, owner text, seen double precision NOT NULL, paused_until double precision NOT NULL,
-    PRIMARY KEY (name, owner)
-);
-""",
-    """
-DROP TABLE mcranker_limits;
 CREATE UNLOGGED TABLE mcranker_buckets (
     name text, kind text, due double precision NOT NULL, at double precision NOT NULL,
     PRIMARY KEY (name, kind)
@@ -59,9 +51,7 @@ CREATE TABLE mcranker_budgets (
     spent_cost double precision NOT NULL, open_calls bigint NOT NULL,
     open_cost double precision NOT NULL, PRIMARY KEY (run, payer)
 ) WITH (fillfactor = 50);
-""",
-)
-"""Statements of each version of the schema; a database has the first ones."""
+"""
 
 
 def shown_url(url: str) -> str:
@@ -97,14 +87,13 @@ async def connect(url: str, *, seconds: float | None = _TIMEOUT) -> Any:
             if await connection.fetchval("SELECT to_regclass('mcranker_ledger')") is None:
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
                 await connection.execute("CREATE TABLE IF NOT EXISTS mcranker_ledger (version int)")
-            known = await connection.fetchval("SELECT max(version) FROM mcranker_ledger") or 0
-            if known < len(_VERSIONS):
+            newest = "SELECT max(version) FROM mcranker_ledger"
+            if await connection.fetchval(newest) is None:
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                known = await connection.fetchval("SELECT max(version) FROM mcranker_ledger") or 0
-                for number, statements in enumerate(_VERSIONS[known:], known + 1):
-                    await connection.execute(statements)
-                    await connection.execute("INSERT INTO mcranker_ledger VALUES ($1)", number)
-            elif known > len(_VERSIONS):
+                if await connection.fetchval(newest) is None:
+                    await connection.execute(_TABLES)
+                    await connection.execute("INSERT INTO mcranker_ledger VALUES ($1)", _VERSION)
+            if await connection.fetchval(newest) > _VERSION:
                 raise LedgerError(
                     f"the ledger {shown_url(url)!r} is of a later version of mcranker; update it"
                 )

@@ -23,7 +23,6 @@ import anyio.to_thread
 
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger import postgres_limits
 from mcranker.llm.ledger import postgres_schema as schema
 from mcranker.llm.ledger.group_commit import GroupCommit, Write, WritingStore
 from mcranker.llm.ledger.postgres_schema import shown_url
@@ -37,10 +36,10 @@ from mcranker.llm.ledger.store import (
     share_of,
     summed,
 )
-from mcranker.llm.limits.budget import Booked, Booking
-from mcranker.llm.limits.leases import Ask, Lease
+from mcranker.llm.limits.budget import Booked, Booking, Sums
+from mcranker.llm.limits.leases import AHEAD, CATCH_UP, QUEUE, SHARES, Ask, Grant, Lease
 from mcranker.logs import safe_logger
-from mcranker.runtime.stopping import stopping
+from mcranker.runtime.processes import stopping
 
 PATIENCE = 120.0
 """Seconds for which a database that is away is waited for."""
@@ -59,7 +58,6 @@ WITH given AS MATERIALIZED (
 INSERT INTO mcranker_replies (id, {COLUMNS}) SELECT * FROM given ORDER BY key
 ON CONFLICT (key) DO NOTHING RETURNING key
 """  # noqa: S608 - constants
-_WASTED = "UPDATE mcranker_replies SET wasted = wasted + 1 WHERE key = ANY($1)"
 # A lease that ends later than it could is of a clock that has been set back since. A claim that is
 # being changed is left to its transaction.
 _CLAIM = """
@@ -109,6 +107,49 @@ SELECT model, stage, count(*), count(*) FILTER (WHERE unusable),
 FROM mcranker_replies GROUP BY model, stage ORDER BY model COLLATE "C", stage COLLATE "C"
 """  # noqa: S608 - constants
 
+_KINDS = ("pause", "requests", "tokens")
+_NEW = """
+INSERT INTO mcranker_buckets (name, kind, due, at)
+SELECT $1, kind, {now}, {now} FROM unnest($2::text[]) AS _ (kind) ORDER BY kind
+ON CONFLICT (name, kind) DO NOTHING
+"""
+# As `Bucket` of the tests; of pauses the one that ends last is kept.
+_LEASE_LIMITS = f"""
+WITH clock AS MATERIALIZED (SELECT {{now}} AS now), held AS MATERIALIZED (
+    SELECT kind, due - greatest(0, at - now) AS due, now FROM mcranker_buckets, clock
+    WHERE name = $1 ORDER BY kind FOR UPDATE OF mcranker_buckets
+), asked AS (
+    SELECT held.kind, now, rate, amount, least, greatest(due, now - {CATCH_UP}) AS start
+    FROM held JOIN unnest($2::text[], $3::float8[], $4::float8[], $5::float8[])
+        AS _ (kind, rate, amount, least) ON held.kind = _.kind
+), leased AS (
+    SELECT kind, now, rate, start, CASE
+        WHEN kind = 'pause' THEN greatest(amount - (start - now), 0)
+        WHEN amount <= 0 THEN amount
+        WHEN start - now > {QUEUE} THEN 0
+        ELSE greatest(least, least(amount, ({AHEAD} - (start - now)) / {SHARES} * rate))
+        END AS granted FROM asked
+)
+UPDATE mcranker_buckets AS kept SET due = start + granted / rate, at = now
+FROM leased WHERE kept.name = $1 AND kept.kind = leased.kind
+RETURNING kept.kind, granted, start - now
+"""  # noqa: S608 - constants
+_OTHERS = """
+SELECT coalesce(sum(spent_calls + open_calls), 0)::bigint,
+    coalesce(sum(spent_cost + open_cost), 0),
+    coalesce(sum(open_calls) FILTER (WHERE EXISTS (
+        SELECT 1 FROM mcranker_claims AS held
+        WHERE held.owner = payers.owner AND held.lease_until > {now}
+    )), 0)::bigint
+FROM mcranker_budgets AS payers WHERE run = $1 AND payer <> $2
+"""
+_BOOK = """
+INSERT INTO mcranker_budgets VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (run, payer) DO UPDATE SET spent_calls = excluded.spent_calls,
+    spent_cost = excluded.spent_cost, open_calls = excluded.open_calls,
+    open_cost = excluded.open_cost
+"""
+
 logger = safe_logger("mcranker.llm")
 
 
@@ -156,11 +197,6 @@ class PostgresStore(WritingStore):
                     "+ pg_total_relation_size('mcranker_claims')"
                 )
             )
-
-    async def wasted(self) -> int:
-        """Answers that were paid for and not kept, because there was one already."""
-        async with self._connected() as connection:
-            return int(await connection.fetchval("SELECT sum(wasted) FROM mcranker_replies") or 0)
 
     async def iterate(self) -> AsyncIterator[KeptAnswer]:
         last = -1
@@ -317,10 +353,30 @@ class _Connection(GroupCommit):
         for write in batch:
             if write.kind == "lease":
                 async with self._together():
-                    write.result = await postgres_limits.lease(self._do, *write.rows[0])
+                    write.result = await self._lease_from(*write.rows[0])
             else:
                 async with schema.transaction(self._connection, durable=False):
-                    write.result = await postgres_limits.book(self._do, *write.rows[0])
+                    write.result = await self._book_for(*write.rows[0])
+
+    async def _lease_from(self, name: str, ask: Ask) -> Lease:
+        """Lease from the buckets of a name, by one statement if they are there."""
+        columns = [*ask], *map(list, zip(*ask.values(), strict=True))
+        rows = await self._do(_timed(_LEASE_LIMITS), name, *columns)
+        if len(rows) < len(ask):
+            await self._do(_timed(_NEW), name, _KINDS)
+            rows = await self._do(_timed(_LEASE_LIMITS), name, *columns)
+        return {kind: Grant(granted, wait) for kind, granted, wait in rows}
+
+    async def _book_for(self, run: bytes, owner: str, booking: Booking) -> Booked:
+        """Note what a payer has spent and set aside, and set aside what there is room for."""
+        if booking.claims:
+            lock = int.from_bytes(run[:8], signed=True)
+            await self._do("SELECT pg_advisory_xact_lock($1)", lock)
+        ((calls, cost, open_calls),) = await self._do(_timed(_OTHERS), run, booking.payer)
+        booked = Booked(booking.room(Sums(calls, cost)), Sums(calls, cost), open_calls)
+        mine = booking.open.plus(*booking.claims[: booked.granted])
+        await self._do(_BOOK, run, booking.payer, owner, *booking.spent, *mine)
+        return booked
 
     async def _write_all(self, batch: list[Write], keys: set[bytes]) -> None:
         of = defaultdict[str, list[bytes]](list)
@@ -344,7 +400,7 @@ class _Connection(GroupCommit):
                 await do(_timed(_RENEW), sorted(renewed), owner, self._lease)
             if marked := of["mark"]:
                 await do(_MARK, sorted(marked))
-            if rows:  # last: if it were done twice, the answers would seem to be paid twice
+            if rows:
                 former = await self._keep(rows, owner)
         self._damaged -= damaged
         for write in batch:
@@ -366,10 +422,7 @@ class _Connection(GroupCommit):
         unique = {row[0]: row for row in reversed(rows)}  # the first of a key
         given = [row for row in rows if unique[row[0]] is row]
         kept = await self._do(_KEEP, *map(list, zip(*given, strict=True)), owner)
-        former = unique.keys() - {row[0] for row in kept}
-        if former:
-            await self._do(_WASTED, sorted(former))
-        return {*former}
+        return unique.keys() - {row[0] for row in kept}
 
     async def _claim(self, keys: list[bytes], owner: str) -> set[bytes]:
         rows = await self._do(_timed(_CLAIM), sorted(keys), owner, self._lease)

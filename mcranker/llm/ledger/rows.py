@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
 import reprlib
 import time
 import zlib
-from collections.abc import Sequence
-from numbers import Real
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -95,25 +95,25 @@ class Unkeepable(ValueError):
 def row_of(
     key: bytes, reply: ChatReply, *, model: str, stage: str, created: int | None = None
 ) -> Row:
-    """Return the row for a new `reply`."""
+    """Return the row for a new `reply`, from which it can be restored."""
     try:
         usage = reply.usage
-        content = _encoded(reply)
-        row = (
-            key,
-            model.encode(errors="backslashreplace"),
-            stage.encode(),
-            int(time.time()) if created is None else created,
-            _count(usage.calls),
-            _count(usage.input_tokens),
-            _count(usage.cached_input_tokens),
-            _count(usage.output_tokens),
-            _finite(usage.seconds),
-            content,
-        )
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        counts = usage.calls, usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
+        if not (all(0 <= each <= MOST for each in counts) and math.isfinite(usage.seconds)):
+            raise Unkeepable(f"{reprlib.repr(usage)} has a count that is not from 0 to 2^53")
+        created = int(time.time()) if created is None else created
+        name = model.encode(errors="backslashreplace")
+        row: Row = (key, name, stage.encode(), created, *map(int, counts), float(usage.seconds))
+        row += (_encoded(reply),)
+        row += (_checksum(row),)
+        restored, given = reply_of(row), replace(reply, reused=True)
+        if restored != given and repr(restored) != repr(given):  # NaN is not equal to itself
+            raise Unkeepable(f"{reprlib.repr(reply)} cannot be restored")
+    except (TypeError, ValueError, AttributeError, OverflowError, Damaged) as error:
+        if isinstance(error, Unkeepable):
+            raise
         raise Unkeepable(f"{error}; a ChatReply was expected") from error
-    return (key, row[1].decode(), stage, *row[3:9], content.decode(), _checksum(row))
+    return (key, name.decode(), stage, *row[3:9], row[9].decode(), row[10])
 
 
 def reply_of(row: Row) -> ChatReply:
@@ -137,19 +137,11 @@ def reply_of(row: Row) -> ChatReply:
         raise Damaged from error
 
 
-def answer_form(answer: Any) -> Any:
+def answer_form(answer: Answer) -> Any:
     """Return an answer as it is written: a number or null where it is no more than that."""
-    if not isinstance(answer, Answer):
-        raise TypeError(f"{reprlib.repr(answer)} is no Answer")
-    value = None if answer.value is None else _number(answer.value)
     if answer == Answer(answer.value):
-        return value
-    form = {
-        "value": value,
-        "confidence": None if answer.confidence is None else _number(answer.confidence),
-        "probabilities": _numbers(answer.probabilities),
-        "problem": _text(answer.problem),
-    }
+        return answer.value
+    form = dataclasses.asdict(answer)
     return {name: each for name, each in form.items() if each not in (None, "")}
 
 
@@ -172,23 +164,23 @@ def _checksum(row: Row) -> int:
 
 
 def _encoded(reply: ChatReply) -> bytes:
-    content: dict[str, Any] = {"text": _text(reply.text), "model": _text(reply.model)}
+    content: dict[str, Any] = {"text": reply.text, "model": reply.model}
     if reply.finish_reason != "stop":
-        content["finish_reason"] = _text(reply.finish_reason)
-    if (labels := reply.label_logprobs) is not None:
-        content["label_logprobs"] = {_text(name): _number(each) for name, each in labels.items()}
+        content["finish_reason"] = reply.finish_reason
+    if reply.label_logprobs is not None:
+        content["label_logprobs"] = dict(reply.label_logprobs)
     if reply.continuation_logprobs is not None:
-        content["continuation_logprobs"] = _numbers(reply.continuation_logprobs)
+        content["continuation_logprobs"] = list(reply.continuation_logprobs)
     if reply.answers is not None:
-        content["answers"] = [answer_form(answer) for answer in _tuple(reply.answers)]
+        content["answers"] = list(map(answer_form, reply.answers))
     try:
-        encoded = orjson.dumps(content)
+        encoded = orjson.dumps(content, default=float)
     except orjson.JSONEncodeError:  # a lone surrogate
         encoded = b""
     # orjson writes null for an infinite number, which json can write.
     if encoded and (b"null" not in encoded or orjson.loads(encoded) == content):
         return encoded
-    return json.dumps(content, separators=(",", ":")).encode()
+    return json.dumps(content, separators=(",", ":"), default=float).encode()
 
 
 def _decoded(content: bytes) -> dict[str, Any]:
@@ -197,38 +189,3 @@ def _decoded(content: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:  # infinite, or a lone surrogate
         decoded = json.loads(content)
     return decoded
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{reprlib.repr(value)} is no text")
-    return value
-
-
-def _number(value: Any) -> float:
-    if not isinstance(value, Real):
-        raise TypeError(f"{reprlib.repr(value)} is no number")
-    return float(value)
-
-
-def _finite(value: Any) -> float:
-    if not math.isfinite(number := _number(value)):
-        raise ValueError(f"{value!r} is no number of seconds")
-    return number
-
-
-def _count(value: Any) -> int:
-    number = _number(value)
-    if not (0 <= number <= MOST and number.is_integer()):
-        raise ValueError(f"{reprlib.repr(value)} is no count from 0 to 2^53")
-    return int(value)
-
-
-def _numbers(values: Any) -> list[float] | None:
-    return None if values is None else list(map(_number, _tuple(values)))
-
-
-def _tuple(values: Any) -> Sequence[Any]:
-    if not isinstance(values, tuple | list):  # an iterator would be used up
-        raise TypeError(f"{reprlib.repr(values)} is no tuple")
-    return values

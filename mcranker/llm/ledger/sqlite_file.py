@@ -51,7 +51,7 @@ _PAUSE = 0.01  # seconds between tries to switch a new file to WAL
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OTHERWISE = "name another file with ledger=, or use ledger=None"
 _DAMAGED = (
-    "is damaged; save what can be read with 'mcranker ledger --export FILE' or SQLite's .recover, "
+    "is damaged; save what can be read with 'mcranker ledger --copy FILE' or SQLite's .recover, "
     "then move the file away"
 )
 _MEANING = {

@@ -22,7 +22,6 @@ import anyio.to_thread
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.group_commit import GroupCommit, Write, WritingStore
-from mcranker.llm.ledger.in_flight import has_ended
 from mcranker.llm.ledger.rows import COLUMNS, Row
 from mcranker.llm.ledger.sqlite_file import (
     CLAIMS,
@@ -172,7 +171,6 @@ class _Writer(GroupCommit):
         self._answers_with_room = 0  # by the last check
 
     def read(self, statement: str, values: tuple[Any, ...]) -> list[Row]:
-        """Return the rows of a query."""
         self._check_process()
         try:
             with self._reading:
@@ -248,7 +246,6 @@ class _Writer(GroupCommit):
         if self._connection is None:
             self._connection = opened(self._path)
             self._connection.execute(CLAIMS)
-            _drop_claims_of_ended_processes(self._connection)
             real = os.path.realpath(self._path)
             self._files = {name: identity(name) for name in (real, f"{real}-wal")}
         elif any(identity(name) != known for name, known in self._files.items()):
@@ -271,13 +268,6 @@ class _Writer(GroupCommit):
             reader, self._reader = self._reader, None
             if reader is not None:
                 reader.close()
-
-
-def _drop_claims_of_ended_processes(connection: sqlite3.Connection) -> None:
-    """Spare a program that is run again after ``kill -9`` the wait for its former claims."""
-    for (owner,) in connection.execute("SELECT DISTINCT owner FROM claims").fetchall():
-        if has_ended(owner.decode()):
-            connection.execute("DELETE FROM claims WHERE owner = ?", (owner.decode(),))
 
 
 def _add(connection: sqlite3.Connection, rows: list[Row]) -> set[bytes]:

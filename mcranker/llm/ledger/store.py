@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger.rows import Damaged, Row, answer_form, reply_of
+from mcranker.llm.ledger.rows import Damaged, Row, reply_of
 from mcranker.llm.prices import cost
 from personas.ranking.usage import Usage
 
@@ -41,26 +40,6 @@ class KeptAnswer:
     created: datetime.datetime
     unusable: bool
     reply: ChatReply | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a whole answer as an object for JSON."""
-        if self.reply is None:
-            raise ValueError("a damaged answer has no JSON form")
-        content = dataclasses.asdict(self.reply)
-        if self.reply.answers is not None:
-            content["answers"] = [answer_form(answer) for answer in self.reply.answers]
-        usage = content.pop("usage")
-        del usage["unreadable"]  # not known here: it depends on the reader of the reply
-        del content["reused"]
-        return {
-            "key": self.key.hex(),
-            "model": self.model,
-            "stage": self.stage,
-            "created": self.created.isoformat(),
-            "unusable": self.unusable,
-            "reply": content,
-            "usage": usage,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,6 @@ class Sums(NamedTuple):
     cost: float = 0.0
 
     def plus(self, *calls: float) -> Sums:
-        """Add calls of these costs."""
         return Sums(self.calls + len(calls), self.cost + sum(calls))
 
 

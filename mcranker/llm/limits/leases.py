@@ -108,7 +108,6 @@ class Leases:
         return ask
 
     def add(self, lease: Lease, now: float) -> None:
-        """Add what was leased."""
         self._known, self.again = True, now
         for kind, account in self._accounts.items():
             account.add(lease[kind], now)

@@ -317,7 +317,6 @@ class RateLimiter:
         self._admit(slot.queue)
 
     def statistics(self) -> RateLimiterStatistics:
-        """Return the present limits."""
         with self._lock:
             queues = list(self._queues.values())
         return RateLimiterStatistics(

@@ -17,7 +17,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcranker.errors import ConfigError, ModelNotFound
-from mcranker.llm.providers.http_errors import Service
 
 SUGGESTED_MODEL = "qwen3-4b"
 """Model suggested to a reader who has a hub and enough memory."""
@@ -67,7 +66,6 @@ class CatalogueEntry(CatalogueFile):
     note: str
     tokenizer: CatalogueFile | None = None
     dimensions: Annotated[int, Field(ge=0)] = 0
-    otherwise: str | None = None
 
     @property
     def files(self) -> tuple[CatalogueFile, ...]:
@@ -113,12 +111,6 @@ def check_installed(name: str, packages: Mapping[str, str], extra: str = "local"
     absent = [package for each, package in packages.items() if not importlib.util.find_spec(each)]
     if absent:
         raise ConfigError(f"{name} needs {' and '.join(absent)}: pip install 'mcranker[{extra}]'.")
-
-
-def engine_service(name: str, where: str) -> Service:
-    """The details of an engine in this process that error messages need."""
-    advice = "open the model again"
-    return Service(name, where, advice, advice, advice, 0.0)
 
 
 def release_apart(release: Callable[[], None]) -> None:

@@ -27,11 +27,12 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
-from mcranker.llm.local.catalogue import check_installed, engine_service
+from mcranker.llm.local.catalogue import check_installed
 from mcranker.llm.local.model_files import file_mark
+from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
 from mcranker.llm.typed_answers import check_limits
-from mcranker.runtime.forks import renew_in_child
+from mcranker.runtime.processes import renew_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 PACKAGE = "sentence-transformers"
 AT_ONCE = 32  # pairs evaluated together
 MOST_TOKENS = 512  # of a T5, where its tokenizer names no limit
+_EXAMPLE = "crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2"
 _FORM = FORMS["rerank-logits"]
 _RELEVANT = re.compile(r"(?i)(label_1|1|relevant|relevance|yes|true)\Z")
 _TOKEN_IDS = re.compile(r"\A(?P<name>.+)#(?P<ids>\d{1,9}(?:,\d{1,9})?)")
@@ -71,9 +73,7 @@ class CrossEncoderChat:
         token_ids: list[int] = []
         if found := _TOKEN_IDS.fullmatch(name):
             name, token_ids = found["name"], [int(each) for each in found["ids"].split(",")]
-        source, mark = source_of(
-            name, full_name, "crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2"
-        )
+        source, mark = _source_of(name, full_name)
         return cls(source, full_name, mark=mark, token_ids=token_ids)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -89,7 +89,8 @@ class CrossEncoderChat:
             ],
             "usage": {"prompt_tokens": tokens},
         }
-        service = engine_service(self.name, PACKAGE)
+        advice = "open the model again"
+        service = Service(self.name, PACKAGE, advice, advice, advice, 0.0)
         reply = rerank_reply(data, request, logits=_FORM.logits, service=service)
         return replace(reply, usage=replace(reply.usage, seconds=seconds))
 
@@ -102,7 +103,7 @@ class CrossEncoderChat:
         """A logit for each pair, the tokens of all, and the seconds without the wait for a turn."""
         with self._lock:
             if self._model is None:
-                with loading(self.name, "a cross-encoder"):
+                with _loading(self.name):
                     load = self._load_seq2seq if self._token_ids else self._load_cross_encoder
                     self._model = load()
             started = time.perf_counter()
@@ -125,7 +126,7 @@ class CrossEncoderChat:
 
         model = CrossEncoder(self._source)
         self._check_kind(model.config, type(model.transformers_model).__name__)
-        check_modules(model, self._source, self.name)
+        _check_modules(model, self._source, self.name)
         labels = [str(label) for _, label in sorted((model.config.id2label or {}).items())]
         if model.num_labels > 2 or (model.num_labels == 2 and not _RELEVANT.match(labels[1])):
             raise UnsupportedCapability(
@@ -184,7 +185,7 @@ class CrossEncoderChat:
         kinds = config.architectures or []
         if loaded in kinds:
             return
-        advice = "take a cross-encoder, such as 'crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2'"
+        advice = f"take a cross-encoder, such as {_EXAMPLE!r}"
         if any(kind.endswith("ForConditionalGeneration") for kind in kinds):
             advice = (
                 "name the tokens that do after the model: '#1176,6136' for monoT5, '#32089' for "
@@ -197,22 +198,22 @@ class CrossEncoderChat:
         )
 
 
-def check_modules(model: Any, source: str, name: str) -> None:
-    """Refuse a guess of sentence-transformers: the mean as pooling, "yes" of any causal model."""
+def _check_modules(model: Any, source: str, name: str) -> None:
+    """Refuse a guess of sentence-transformers: "yes" as the score of any causal model."""
     from sentence_transformers.util import load_file_path
 
     path = load_file_path(source, "modules.json")
     listed = json.loads(Path(path).read_text(encoding="utf-8")) if path else []
     stated = {str(each["type"]).rpartition(".")[2] for each in listed}
-    if guessed := {type(each).__name__ for each in model} & {"Pooling", "LogitScore"} - stated:
+    if {type(each).__name__ for each in model} & {"LogitScore"} - stated:
         raise UnsupportedCapability(
-            f"{name} has no modules.json that lists {guessed.pop()}: nothing says how it makes a "
-            "vector, or a causal model a score; take one that is made for sentence-transformers",
+            f"{name} has no modules.json that lists LogitScore: nothing says how a causal model "
+            "makes a score; take one that is made for sentence-transformers",
             model=name,
         )
 
 
-def source_of(name: str, full_name: str, example: str) -> tuple[str, str]:
+def _source_of(name: str, full_name: str) -> tuple[str, str]:
     """The folder or the hub's name of a model, and what tells the files of a folder from others."""
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -222,32 +223,21 @@ def source_of(name: str, full_name: str, example: str) -> tuple[str, str]:
     if name.startswith((".", "~", os.sep)) or name.count("/") > 1:
         raise ModelNotFound(
             f"{full_name}: there is no folder {name!r}; give that of the model, or a name of the "
-            f"hub such as {example!r}",
+            f"hub such as {_EXAMPLE!r}",
             model=full_name,
         )
     return name, ""
 
 
 @contextmanager
-def _without_bars() -> Iterator[None]:
-    """Keep transformers from drawing over the terminal while it loads."""
+def _loading(name: str) -> Iterator[None]:
+    """Load a model in the block, without bars over the terminal."""
     from transformers.utils import logging
 
     drawn = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
-    finally:
-        if drawn:
-            logging.enable_progress_bar()
-
-
-@contextmanager
-def loading(name: str, kind: str) -> Iterator[None]:
-    """Load a model in the block."""
-    try:
-        with _without_bars():
-            yield
     except OSError as error:
         raise ModelNotFound(
             f"{name}: neither a folder nor a model that can be fetched from the hub: "
@@ -256,9 +246,12 @@ def loading(name: str, kind: str) -> Iterator[None]:
         ) from error
     except (ValueError, RuntimeError, KeyError, ImportError) as error:
         raise ModelFileError(
-            f"{name} cannot be loaded as {kind}: {_first_line(error)}; take another model",
+            f"{name} cannot be loaded as a cross-encoder: {_first_line(error)}; take another model",
             model=name,
         ) from error
+    finally:
+        if drawn:
+            logging.enable_progress_bar()
 
 
 def _first_line(error: Exception) -> str:

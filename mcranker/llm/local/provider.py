@@ -47,12 +47,6 @@ LOCAL = Provider(
     price=lambda name, usage: 0.0,
     in_process=True,
 )
-SENTENCE_ENCODER = Provider(
-    connect=partial(_encoder, "st"),
-    note="an encoder of sentence-transformers, by hub name or a FOLDER, in this process",
-    price=lambda name, usage: 0.0,
-    in_process=True,
-)
 EMBEDDINGS = Provider(
     connect=partial(_encoder, "embed"),
     note="an encoder at /embeddings: OpenAI, vLLM, TEI, Ollama; needs base_url=",

@@ -1,4 +1,4 @@
-"""Anthropic's messages through Anthropic's own library: the only file that imports it."""
+"""Anthropic's messages."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import REASONING_TOKENS, ChatReply, ChatRequest, Message
 from mcranker.llm.prices import listed_price
 from mcranker.llm.provider import Provider
-from mcranker.llm.providers.http_chat import call_usage, token_count
-from mcranker.llm.providers.http_errors import refusal, reported_model, unreadable
-from mcranker.llm.providers.sdk_chat import SdkChat
+from mcranker.llm.providers.http_chat import HostedChat
+from mcranker.llm.providers.http_errors import refusal, unreadable
+from mcranker.llm.providers.reply_fields import (
+    finish_of,
+    joined_text,
+    reported_model,
+    text_in,
+    usage_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from personas.ranking.usage import Usage
 
 _BYTES_A_TOKEN = 3  # of English, by the newest tokenizers
 _ASKED_OFTEN = ("score", "assess")  # writing to the cache costs a quarter more than not to
 
 
-class AnthropicMessages(SdkChat):
+class AnthropicMessages(HostedChat):
     """Asks a model of Anthropic, e.g. ``claude-haiku-5-5``."""
 
     provider = "Anthropic"
@@ -32,26 +36,20 @@ class AnthropicMessages(SdkChat):
     _path = "v1/messages"
 
     def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
-        stop, content = data.get("stop_reason"), data.get("content")
-        if stop == "refusal":
-            details = data.get("stop_details")
-            said = details.get("explanation") if isinstance(details, dict) else None
-            raise refusal(said if isinstance(said, str) else "", self.service)
+        content = data.get("content")
+        if data.get("stop_reason") == "refusal":
+            raise refusal(text_in(data.get("stop_details"), "explanation"), self.service)
         if not isinstance(content, list):
             raise unreadable("no content in it", self.service)
-        texts = [b.get("text") for b in content if isinstance(b, dict) and b.get("type") == "text"]
-        cut = stop in ("max_tokens", "model_context_window_exceeded")
         return ChatReply(
-            text="".join(text for text in texts if isinstance(text, str)),
-            usage=self._usage(data.get("usage")),
+            text=joined_text(content),
+            usage=usage_in(data, self.service),
             model=reported_model(data),
-            finish_reason="length" if cut else "stop",
+            finish_reason=finish_of(data.get("stop_reason")),
         )
 
-    def _library(self) -> Any:
-        import anthropic
-
-        return anthropic
+    def _headers(self) -> dict[str, str]:
+        return {"x-api-key": self.service.key, "anthropic-version": "2023-06-01"}
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         if request.labels:
@@ -97,16 +95,6 @@ class AnthropicMessages(SdkChat):
         shared = [m for m in request.messages if m.shared]
         length = sum(len(m.content[: m.shared].encode()) for m in shared)
         return shared[-1] if length >= self._traits.least_cached * _BYTES_A_TOKEN else None
-
-    def _usage(self, usage: Any) -> Usage:
-        counts = usage if isinstance(usage, dict) else {}
-        fresh, read, written = (
-            token_count(counts.get(name), self.service)
-            for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-        )
-        # Anthropic's input_tokens leaves out what went through the cache.
-        tokens, output = fresh + read + written, counts.get("output_tokens")
-        return call_usage(tokens=tokens, cached=read, output=output, service=self.service)
 
 
 ANTHROPIC = Provider(

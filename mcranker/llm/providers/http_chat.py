@@ -1,66 +1,66 @@
-"""Base of every model asked over HTTP: address and key, a client per event loop, bodies, tokens.
+"""Every model asked over HTTP: address and key, a client per event loop, bodies, batches.
 
-| what | bytes, once decompressed | beyond that |
-|---|---|---|
-| an answer with a good status | `MOST_REPLY` | `ServerFailed` |
-| an answer with an error status | `MOST_ERROR` | the rest is left unread |
-| the results of a batch | `MOST_RESULTS` in all, `MOST_REPLY` a line | `ServerFailed` |
-
-Servers are asked not to compress: replies are a few kilobytes. Those that do are understood.
+Servers are asked not to compress: replies are a few kilobytes. Those that do are understood. Of a
+body only so many bytes are read, once decompressed: see `MOST_REPLY`, `MOST_ERROR`, `MOST_RESULTS`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import io
 import os
 import re
-import reprlib
+import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from ipaddress import ip_address
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
-from mcranker.errors import AuthenticationFailed, ConfigError, ModelError
+from mcranker.errors import AuthenticationFailed, ConfigError, ModelError, RequestRejected
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 from mcranker.llm.masking import shown_url
 from mcranker.llm.providers.http_errors import (
+    BodyTooLong,
     Problem,
     Service,
     StatusError,
     error_for,
+    json_bytes,
     limits_in,
     parse_object,
+    read_problem,
     reading,
-    said_by,
+    timed_out,
+    transport_error,
 )
-from mcranker.llm.providers.parameters import ParameterMemory
+from mcranker.llm.providers.parameters import ParameterMemory, traits_of
 from mcranker.llm.typed_answers import check_limits
-from mcranker.logs import safe_logger
-from mcranker.runtime.forks import abandon, renew_in_child
-from personas.ranking.usage import Usage
+from mcranker.runtime.processes import abandon, renew_in_child
+
+if TYPE_CHECKING:
+    import aiohttp
 
 KEEP_ALIVE = 60.0  # seconds; shorter ones cost a new connection, and a TLS handshake, each time
 MOST_REPLY = 8 * 2**20
 """The longest replies, with all thoughts of a model, take less than one of these MiB."""
 MOST_ERROR = 2**20
-MOST_RESULTS = 16 * 2**30
-PLAIN = {"Accept-Encoding": "identity"}
-"""Headers that ask for bodies as they are."""
-MOST_TOKENS = 10**9
-"""More than any context holds, and so few that sums of them fit into 64 bits."""
+MOST_RESULTS = 2**30
+LARGE = 2**20  # bytes of a body, beyond which it is sent in pieces
+TRANSFER_SECONDS = 600.0
+"""Seconds allowed to sending a batch, or to fetching its state."""
 EXAMPLE = "http://localhost:8000/v1"
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
-_warned: set[str] = set()
 
-Client = TypeVar("Client", bound=Any)
-
-logger = safe_logger("mcranker.llm")
+Writer = Callable[[ChatRequest], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,10 @@ class HttpChat(ABC):
     def __init__(
         self, model: str, service: Service, capabilities: Capabilities, *, concurrency: int
     ) -> None:
+        if not service.timeout > 0:
+            raise ConfigError(f"timeout={service.timeout!r} must be a positive number of seconds")
+        if concurrency < 1:
+            raise ConfigError(f"concurrency={concurrency!r} must be at least 1")
         self.name = service.model
         self.endpoint = service.url
         self.service = service
@@ -92,7 +96,7 @@ class HttpChat(ABC):
         self._capabilities = capabilities
         self._concurrency = concurrency
         self._memory = ParameterMemory(service.model)
-        self._clients: PerLoop[Any] = PerLoop(self._open)
+        self._clients = PerLoop(self._open)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -126,9 +130,35 @@ class HttpChat(ABC):
         """Close the connections of the running event loop; a later call opens new ones."""
         await self._clients.aclose()
 
-    @abstractmethod
-    def _open(self) -> Any:
-        """Open a client for the running event loop."""
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a JSON object to a path below the base URL, and return the object it answers.
+
+        Raises:
+            ModelError: the server cannot be reached, is too slow, refuses, or answers
+                something other than a JSON object.
+        """
+        return await self.call("post", path, json_bytes(body, self.service))
+
+    async def call(self, method: str, path: str, *args: Any, **options: Any) -> dict[str, Any]:
+        """Send a request as `fetch` does; return the object in its answer."""
+        return parse_object(await self.fetch(method, path, *args, **options), self.service)
+
+    async def fetch(
+        self,
+        method: str,
+        path: str,
+        data: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+        most: int = MOST_REPLY,
+    ) -> bytes:
+        """Send a request; return the body of its answer, of `most` bytes."""
+        service = replace(self.service, timeout=seconds or self.service.timeout)
+        try:
+            return await self._request(method, path, data, service, headers, most)
+        except StatusError as failure:
+            raise error_for(failure.problem, service) from failure
 
     @abstractmethod
     def _body(self, request: ChatRequest) -> dict[str, Any]:
@@ -138,24 +168,202 @@ class HttpChat(ABC):
         """Return the body with room for thoughts, if the model will think."""
         return body
 
-    @abstractmethod
-    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """Send a JSON object, and return the body of the answer."""
-
     async def _send(self, body: dict[str, Any]) -> bytes:
         return await self._post(self._path, self._with_room(body))
 
-    def _note_limits(self, headers: Mapping[str, str]) -> None:
-        self.rate_limits = limits_in(headers, datetime.now(UTC))
+    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        content = json_bytes(body, self.service)
+        return await self._request("post", path, content, self.service)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        data: Any,
+        service: Service,
+        headers: Mapping[str, str] | None = None,
+        most: int = MOST_REPLY,
+    ) -> bytes:
+        import aiohttp
+
+        if isinstance(data, bytes) and len(data) >= LARGE:
+            data = io.BytesIO(data)
+        url = f"{service.url}/{path}"
+        try:
+            # Half the processor time of anyio's, which counts at a thousand calls a second.
+            async with asyncio.timeout(service.timeout):
+                session = await self._clients.get()
+                # A redirect would take the prompt elsewhere.
+                async with session.request(
+                    method, url, data=data, headers=headers, allow_redirects=False
+                ) as response:
+                    good = 200 <= response.status < 300
+                    pieces = response.content.iter_any()
+                    answer = await _joined(pieces, most if good else MOST_ERROR, whole=good)
+        except TimeoutError as error:
+            raise timed_out(service) from error
+        # A ValueError is a name that no host has.
+        except (aiohttp.ClientError, OSError, ValueError, BodyTooLong) as error:
+            raise transport_error(error, service) from error
+        self.rate_limits = limits_in(response.headers, datetime.now(UTC))
+        if not good:
+            raise StatusError(read_problem(response.status, answer, response.headers))
+        return answer
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.service.key}"} if self.service.key else {}
+
+    def _open(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        plain = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._concurrency, keepalive_timeout=KEEP_ALIVE),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={**plain, "User-Agent": "mcranker", **self._headers()},
+            proxy=environment_proxy(self.service.url),
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
 
 
-class PerLoop(Generic[Client]):
+class HostedChat(HttpChat):
+    """A model of OpenAI or Anthropic: chats through its own library, batches by plain HTTP."""
+
+    provider: ClassVar[str]
+    url: ClassVar[str]
+    models: ClassVar[str]
+    cut: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 120.0,
+        concurrency: int = 64,
+        capabilities: Capabilities | None = None,
+    ) -> None:
+        name, variable = f"{self.provider.lower()}:{model}", self.provider.upper()
+        address = checked_url(base_url) if base_url is not None else url_in(f"{variable}_BASE_URL")
+        address = (address or self.url).removesuffix(self.cut)
+        service = Service(
+            model=name,
+            where=self.provider if address == self.url else shown_url(address),
+            key_advice=key_advice(f"{variable}_API_KEY"),
+            model_advice=f"check the model's name at {self.models}",
+            connection_advice="check the network, and base_url= if you set one",
+            timeout=timeout,
+            key=find_key(api_key, f"{variable}_API_KEY", model=name),
+            url=address,
+        )
+        self._traits = traits_of(name)
+        super().__init__(
+            model, service, capabilities or self._traits.capabilities, concurrency=concurrency
+        )
+        self._libraries = PerLoop(self._open_library)
+
+    async def aclose(self) -> None:
+        await self._libraries.aclose()
+        await super().aclose()
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        library, service = import_module(self.provider.lower()), self.service
+        content = json_bytes(body, service)
+        try:
+            async with asyncio.timeout(service.timeout):
+                client = await self._libraries.get()
+                # The whole address, because the library takes its time to join two parts.
+                response = await client.post(
+                    f"{service.url}/{path}",
+                    content=content,
+                    cast_to=_http(library).Response,
+                    stream=True,
+                )
+                async with aclosing(response):
+                    answer = await _joined(response.aiter_bytes(), MOST_REPLY, whole=True)
+        except TimeoutError as error:
+            raise timed_out(service) from error
+        except (library.APIConnectionError, _http(library).HTTPError) as error:
+            if isinstance(error.__cause__, StatusError):
+                raise error.__cause__ from None
+            raise transport_error(error, service) from error
+        except (OSError, ValueError, BodyTooLong) as error:
+            raise transport_error(error, service) from error
+        except getattr(library, f"{self.provider}Error") as error:
+            raise RequestRejected(
+                f"{self.name}: {type(error).__name__} in its library", model=self.name
+            ) from error
+        self.rate_limits = limits_in(response.headers, datetime.now(UTC))
+        return answer
+
+    def _open_library(self) -> Any:
+        library, most = import_module(self.provider.lower()), self._concurrency
+        limits = _http(library).Limits(
+            max_connections=most, max_keepalive_connections=most, keepalive_expiry=KEEP_ALIVE
+        )
+        return getattr(library, f"Async{self.provider}")(
+            api_key=self.service.key,
+            base_url=self.service.url,
+            max_retries=0,
+            timeout=self.service.timeout,
+            http_client=library.DefaultAioHttpClient(
+                limits=limits,
+                timeout=self.service.timeout,
+                headers={"Accept-Encoding": "identity"},
+                event_hooks={"response": [_refuse]},
+                follow_redirects=False,  # one would take the prompt elsewhere
+            ),
+        )
+
+    # What the batch API needs.
+
+    def writer(self) -> Writer:
+        """Return a writer of bodies as the model takes them, by what is known of it now."""
+        memory = copy.deepcopy(self._memory)
+        return lambda request: self._with_room(memory.adapt(self._body(request)))
+
+    def learn(self, problem: Problem, sent: Mapping[str, Any]) -> bool:
+        """Take note of a refusal; see `ParameterMemory.learn`."""
+        return self._memory.learn(problem, sent)
+
+
+async def _joined(pieces: AsyncIterator[bytes], most: int, *, whole: bool) -> bytes:
+    """The body of an answer, of up to `most` bytes; if not `whole`, its beginning will do."""
+    found: list[bytes] = []
+    size = 0
+    async for piece in pieces:
+        found.append(piece)
+        size += len(piece)
+        if size > most and whole:
+            raise BodyTooLong(most)
+        if size > most:
+            break
+    return b"".join(found)
+
+
+async def _refuse(response: Any) -> None:
+    """Raise what a refusal says, before the library reads all of it."""
+    if not 200 <= response.status_code < 300:
+        said = await _joined(response.aiter_bytes(), MOST_ERROR, whole=False)
+        raise StatusError(read_problem(response.status_code, said, response.headers))
+
+
+def _http(library: Any) -> Any:
+    """The HTTP package that a library uses: httpx2, or httpx before openai 3 and anthropic 2."""
+    base = next(
+        each for each in library.DefaultAioHttpClient.__mro__ if each.__module__.startswith("httpx")
+    )
+    return sys.modules[base.__module__.partition(".")[0].removesuffix("_aiohttp")]
+
+
+class PerLoop:
     """Opens an HTTP client at its first use in each event loop, and closes it with the loop.
 
     A ranker may be used from several loops, one after the other or at once.
     """
 
-    def __init__(self, open_client: Callable[[], Client]) -> None:
+    def __init__(self, open_client: Callable[[], Any]) -> None:
         self._open = open_client
         self._reset()
         renew_in_child(self)
@@ -168,10 +376,10 @@ class PerLoop(Generic[Client]):
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._open_clients: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, tuple[Client, AsyncGenerator[None, None]]
+            asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None, None]]
         ] = WeakKeyDictionary()
 
-    async def get(self) -> Client:
+    async def get(self) -> Any:
         """The running loop's client."""
         loop = asyncio.get_running_loop()
         entry = self._open_clients.get(loop)
@@ -218,11 +426,6 @@ def checked_url(url: str, name: str = "base_url") -> str:
     """A base URL without a slash at its end; `name` is the option or variable it was given in."""
     stripped = url.strip().rstrip("/")
     shown = f"{name}={shown_url(url)!r}"
-    if not stripped:
-        raise ConfigError(
-            f"{shown} is empty; leave it out for the provider's own address, or write one like "
-            f"{EXAMPLE!r}"
-        )
     try:
         parts = urlsplit(stripped)
         usable = parts.scheme in ("http", "https") and parts.port != 0 and _is_host(parts)
@@ -230,7 +433,7 @@ def checked_url(url: str, name: str = "base_url") -> str:
         usable = False
     # `urlsplit` leaves out line breaks, which are no part of an address.
     if not usable or not stripped.isprintable() or " " in stripped:
-        raise ConfigError(f"{shown} is not a URL; write it like {EXAMPLE!r}")
+        raise ConfigError(f"{shown} is not a URL; leave it out, or write it like {EXAMPLE!r}")
     if "@" in parts.netloc:
         raise ConfigError(
             f"{shown} holds a user name or password; leave it out, and set OPENAI_API_KEY or "
@@ -264,14 +467,6 @@ def key_advice(variable: str) -> str:
     return f"set {variable} or pass api_key=" if variable else "pass the server's key as api_key="
 
 
-def checked_settings(timeout: float, concurrency: int) -> None:
-    """Check what every model at an address takes."""
-    if not timeout > 0:
-        raise ConfigError(f"timeout={timeout!r} must be a positive number of seconds")
-    if concurrency < 1:
-        raise ConfigError(f"concurrency={concurrency!r} must be at least 1")
-
-
 def environment_proxy(url: str) -> str | None:
     """The proxy that the environment names for this URL, or None. Never one for this machine."""
     from urllib.request import getproxies, proxy_bypass  # slow to import
@@ -295,59 +490,3 @@ def _is_host(parts: SplitResult) -> bool:
         return bool(ip_address(host)) and before[-1:] in ("", "@") and after[:1] in ("", ":")
     labels = host.removesuffix(".").encode("idna").decode().split(".")
     return len(host) <= 253 and all(map(_LABEL.fullmatch, labels))
-
-
-# Token counts, read the same way from every provider.
-
-
-def token_count(value: Any, service: Service) -> int:
-    """Return a count of an answer: 0 for what is no whole number up to `MOST_TOKENS`.
-
-    A warning says so, once for each model; a missing one is 0 without it.
-    """
-    if type(value) is int and 0 <= value <= MOST_TOKENS:  # a bool is no count
-        return value
-    if value is not None:
-        _warn(value, service)
-    return 0
-
-
-def call_usage(*, tokens: Any, cached: Any, output: Any, service: Service) -> Usage:
-    """Return the usage of one call; more cached tokens than input count as none."""
-    known = token_count(tokens, service)
-    from_cache = token_count(cached, service)
-    if from_cache > known:
-        _warn(cached, service)
-        from_cache = 0
-    written = token_count(output, service)
-    return Usage(calls=1, input_tokens=known, cached_input_tokens=from_cache, output_tokens=written)
-
-
-def usage_in(data: Mapping[str, Any], service: Service) -> Usage:
-    """Return the tokens of a call by either of OpenAI's protocols, where stated."""
-    usage = data.get("usage")
-    if not isinstance(usage, dict):
-        return Usage(calls=1)
-    details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
-    tokens = usage.get("prompt_tokens", usage.get("input_tokens", usage.get("total_tokens")))
-    return call_usage(
-        tokens=tokens,
-        cached=details.get("cached_tokens") if isinstance(details, dict) else None,
-        output=usage.get("completion_tokens", usage.get("output_tokens")),
-        service=service,
-    )
-
-
-def _warn(value: Any, service: Service) -> None:
-    if service.model in _warned:
-        return
-    _warned.add(service.model)
-    # Python refuses to write out integers of more than some thousand digits.
-    huge = isinstance(value, int) and value.bit_length() > 1000
-    logger.warning(
-        "%s: %s gives %s as a number of tokens; such counts are taken for 0, so usage and costs "
-        "come out too low",
-        service.model,
-        service.where,
-        "a huge number" if huge else said_by(service, reprlib.repr(value)),
-    )

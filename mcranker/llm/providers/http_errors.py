@@ -83,8 +83,6 @@ _BAD_KEY = re.compile(
     r"(invalid|incorrect|missing)[_ ](x-)?api[_ -]?key|api key not valid", re.IGNORECASE
 )
 _LIMITED = (429, 529)
-# Of aiohttp and httpx2: the body is not compressed as its header says.
-_GARBLED = frozenset({"ContentEncodingError", "DecodingError"})
 _TAG = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
 LONGEST = 1e9  # seconds; larger numbers are times since 1970
 HEADER = 200  # characters of a header that are read
@@ -174,14 +172,14 @@ def problem_in(status: int, content: Any) -> Problem:
     wait, window = wait_in(text), names_window(text)
     error = content.get("error", content) if isinstance(content, dict) else content
     if not isinstance(error, dict):
-        message = _one_line(_clipped(_words(error)))
+        message = one_line(_clipped(_words(error)))
         return Problem(status, message=message, retry_after=wait, window=window)
     said = error.get("message") or error.get("detail") or error.get("msg") or ""
     codes = [error.get(name) for name in ("code", "type")]
     param = error.get("param")
     return Problem(
         status,
-        message=_one_line(_clipped(_words(said))),
+        message=one_line(_clipped(_words(said))),
         code=" ".join(code[:CODE_LIMIT] for code in codes if isinstance(code, str)),
         param=param[:CODE_LIMIT] if isinstance(param, str) else "",
         retry_after=wait,
@@ -199,11 +197,10 @@ def error_for(problem: Problem, service: Service) -> ModelError:
     no_model = status == 404 or (status == 400 and "model_not_found" in problem.code)
     oversized = _oversized(said)
     too_long = status < 500 and bool(_TOO_LONG.search(said))
-    target = _destination(problem.location, service)
-    moved = f"it redirects to {target}, and prompts are not sent on; if you trust that, set"
+    moved = f"it redirects{_target(problem.location, service)}, and prompts are not sent on; if"
     rows: tuple[tuple[bool, type[ModelError], str], ...] = (
         (status < 300, ServerFailed, f"that ends no request; {AGAIN}"),
-        (status < 400, RequestRejected, f"{moved} base_url= to it"),
+        (status < 400, RequestRejected, f"{moved} you trust that, set base_url= to it"),
         (status == 403 and filtered, ContentRefused, LEAVE_OUT),
         (oversized and (status == 429 or status >= 500), ContextTooLong, SHORTER),
         (bad_key, AuthenticationFailed, service.key_advice),
@@ -241,11 +238,11 @@ def transport_error(error: BaseException, service: Service) -> ModelError:
     root = chain[-1]
     if isinstance(root, BodyTooLong):
         return unreadable(str(root), service)
-    if any(type(each).__name__ in _GARBLED for each in chain):
+    if any(type(each).__name__ == "ContentEncodingError" for each in chain):
         return unreadable("its compressed body cannot be unpacked", service)
     if isinstance(root, TimeoutError) or "Timeout" in type(root).__name__:
         return timed_out(service)
-    said = _one_line(_clipped(str(root))) or type(root).__name__
+    said = one_line(_clipped(str(root))) or type(root).__name__
     return ConnectionFailed(
         _message(service, "no answer", said, service.connection_advice), model=service.model
     )
@@ -302,21 +299,9 @@ def parse_object(content: bytes, service: Service, *, list_as: str = "") -> dict
         return data
 
 
-def text_in(data: Mapping[str, Any], name: str) -> str:
-    """Return a text of an answer; empty if it is missing or no text."""
-    value = data.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def reported_model(data: Mapping[str, Any]) -> str:
-    """Return the model's name in an answer: one short line, empty if it is none."""
-    name = text_in(data, "model")
-    return name if len(name) <= CODE_LIMIT and name.isprintable() else _one_line(name[:CODE_LIMIT])
-
-
 def said_by(service: Service, text: str) -> str:
     """Return a provider's message fit to show: one line, shortened, without secrets."""
-    said = _without_secrets(_one_line(_clipped(text)), service)
+    said = _without_secrets(one_line(_clipped(text)), service)
     said = without_hosts(said, [urlsplit(service.url).hostname or ""])
     return said if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT - 1].rstrip() + "…"
 
@@ -334,15 +319,10 @@ def _message(service: Service, event: str, said: str, advice: str) -> str:
     return f"{service.model}: {event} from {service.where}{quoted} ({advice})"
 
 
-def _destination(location: str, service: Service) -> str:
-    """Return the address of a redirect, without possible secrets."""
-    try:
-        parts = urlsplit(location)
-        host = f"{parts.scheme}://{parts.netloc}" if parts.scheme else parts.netloc
-    except ValueError:
-        host = location
-    host = _without_secrets(_one_line(shown_url(host)), service)
-    return repr(host) if host else "another path"
+def _target(location: str, service: Service) -> str:
+    host = re.match(r"https?://[^/?#]{1,300}", location)
+    shown = _without_secrets(one_line(shown_url(host[0])), service) if host else ""
+    return f" to {shown!r}" if shown else ""
 
 
 def _without_secrets(text: str, service: Service) -> str:
@@ -357,7 +337,8 @@ def _clipped(text: str) -> str:
     return whole if space and len(rest) <= CODE_LIMIT else text[:READ_LIMIT]
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return a text without line breaks and control characters."""
     # Terminal escapes and other control characters must not reach a log.
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 

@@ -1,53 +1,58 @@
-"""The chat-completion protocol of OpenAI and the many servers that speak it: pure functions.
+"""OpenAI's protocol, which many servers speak: chats, echoed prompts and decisions.
 
-`chat_body` writes a request, `chat_reply` reads an answer, `label_logprobs` finds the
-probability of each label in the answer's log-probabilities.
+Pure functions: each kind of call has one that writes its body and one that reads its reply.
 """
 
 from __future__ import annotations
 
-import math
+import hashlib
 import re
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Any, Literal
 
 from mcranker.errors import ReplyError, UnsupportedCapability
-from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
-from mcranker.llm.providers.http_chat import Exchange, usage_in
+from mcranker.llm.chat import (
+    Answer,
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    Message,
+    Option,
+    Question,
+)
+from mcranker.llm.providers.http_chat import Exchange
 from mcranker.llm.providers.http_errors import (
     Problem,
     Service,
     error_for,
     problem_in,
     refusal,
-    reported_model,
     said_by,
     unreadable,
 )
+from mcranker.llm.providers.label_logprobs import LEAST, is_logprob, label_logprobs
+from mcranker.llm.providers.reply_fields import (
+    finish_of,
+    joined_text,
+    reported_model,
+    text_in,
+    usage_in,
+)
+from mcranker.llm.typed_answers import (
+    DECLINED,
+    OddAnswer,
+    choice,
+    level_score,
+    missing,
+    read_answer,
+    yes_no,
+)
 
 LABEL_TOKENS = 8  # a mark or a key such as {"score":, and a label of two tokens such as "1", "0"
-LEAST = -1e4  # a log-probability: of 0, and where an integer is too large for a float
-ROUNDED = 0.01  # a log-probability, at most
 TOP_LOGPROBS = 20  # the most that OpenAI and vLLM list
 
-_MOST_TOKENS = 1000  # in which a label is looked for: thoughts may come before it
-_BYTE = re.compile(r"<0x([0-7][0-9A-F])>", re.IGNORECASE)
-_BLANKS = re.compile("\\A[\u2581\u0120\u010a\ufeff\u200b]+")  # as tokenizers write them
-_OPENING = "*_`#\"'\u201c\u2018()[]{}<>:="  # marks around a label
-_CLOSING = _OPENING + ".,;!\u201d\u2019"
-_THOUGHTS = re.compile(r"(?s)\A.*(?:</think(?:ing)?>|\[/think\]|<\|channel\|>final<\|message\|>)")
-_THINKING = re.compile(r"<think(?:ing)?>|\[think\]|<\|channel\|>")
-_ANSWER = re.compile(  # the text before a label, and its first character
-    r"(?s)\A(?:[\W_]*|\D*[:=>{*#|](?:[^\w:=>{*#|]|_)*"
-    r"|\D*\b(?:answer|score|rating|relevance|label|grade|choice|letter)(?:\s+is)?[\W_]*"
-    r"|\D*\b(?:passage|document|text|option)[\W_]*(?=\D\Z))(?<![-\u2212.])."
-)
-_LONGEST_LEAD = 100  # characters before a label
-
-_Token: TypeAlias = tuple[str, list[tuple[str, float]]]
-"""The token that was generated, and the (text, probability) pairs that were listed."""
+_TYPES = {"yes_no": "predicate", "score": "score", "choice": "choice"}
 _COMPARED = re.compile(r"[^!-~]+")
 _NAMED = re.compile(r"\b(echo|logprobs?)\b", re.IGNORECASE)
 _NO_SUCH_PATH = (404, 405, 501)
@@ -92,15 +97,12 @@ def chat_reply(
     data: Mapping[str, Any], request: ChatRequest, *, service: Service, prefill: bool = False
 ) -> ChatReply:
     """Return the reply in a chat completion."""
-    choice = first_choice(data, service)
-    message = choice.get("message")
-    message = message if isinstance(message, dict) else {}
-    content = message.get("content")
-    text = content if isinstance(content, str) else ""
-    finish = choice.get("finish_reason")
-    declined = message.get("refusal")
-    if finish == "content_filter" or (isinstance(declined, str) and declined):
-        raise refusal(declined if isinstance(declined, str) else "content filter", service)
+    chosen = first_choice(data, service)
+    message, finish = chosen.get("message"), chosen.get("finish_reason")
+    text = joined_text(message.get("content")) if isinstance(message, dict) else ""
+    declined = text_in(message, "refusal")
+    if finish == "content_filter" or declined:
+        raise refusal(declined or "content filter", service)
     if finish == "error":
         raise error_for(Problem(500, "the server broke off"), service)
     if prefill and request.messages and request.messages[-1].role == "assistant":
@@ -109,8 +111,8 @@ def chat_reply(
         text=text,
         usage=usage_in(data, service),
         model=reported_model(data),
-        finish_reason="length" if finish == "length" else "stop",
-        label_logprobs=_labels(data, choice, request, text, service) if request.labels else None,
+        finish_reason=finish_of(finish),
+        label_logprobs=_labels(chosen, request, text, service) if request.labels else None,
     )
 
 
@@ -127,120 +129,10 @@ def first_choice(data: Mapping[str, Any], service: Service) -> Mapping[str, Any]
     raise unreadable("no choices in it", service)
 
 
-def label_logprobs(
-    positions: Sequence[Mapping[str, Any]], labels: Sequence[str]
-) -> dict[str, float]:
-    """The natural logarithm of each label's probability, from the tokens the provider listed."""
-    tokens = [_token(position) for position in positions[:_MOST_TOKENS]]
-    known = {_plain(label).strip(): label for label in labels}
-    start = _place_of_label(tokens, known)
-    if start is None:
-        return {}
-    mass = dict.fromkeys(known, 0.0)
-    sampled, alternatives = tokens[start]
-    for text, p in alternatives:
-        if beginning := _part_of_label(text, known):
-            _share(beginning, p, tokens[start + 1 :] if text == sampled else [], mass)
-    return {known[key]: min(0.0, math.log(p)) for key, p in mass.items() if p > 0.0}
-
-
-def _place_of_label(tokens: Sequence[_Token], labels: Iterable[str]) -> int | None:
-    before, first = "", None
-    for place, (token, _) in enumerate(tokens):
-        text = _plain(token)
-        first = place if first is None and text.strip() else first
-        if part := _part_of_label(token, labels):
-            said = _THOUGHTS.sub("", before)
-            lead = said + text[: len(text) - len(text.lstrip())]
-            thinking = len(lead) > _LONGEST_LEAD or _THINKING.search(said)
-            if not thinking and _ANSWER.fullmatch(lead + part[0]):
-                return place
-        before += text
-    return first
-
-
-def _plain(text: str) -> str:
-    """Return a token's text, or a label, in the form in which they are compared."""
-    text = _BYTE.sub(lambda byte: chr(int(byte[1], 16)), text)
-    return unicodedata.normalize("NFKC", _BLANKS.sub(" ", text)).casefold()
-
-
-def _part_of_label(text: str, labels: Iterable[str], before: str = "") -> str:
-    """Return what a token adds to the part of a label `before` it; nothing if no label goes on."""
-    plain = _plain(text).rstrip() if before else _plain(text).strip()
-    bare = plain.rstrip(_CLOSING) if before else plain.lstrip(_OPENING).rstrip(_CLOSING).strip()
-    goes_on = (each for each in (plain, bare) if any(x.startswith(before + each) for x in labels))
-    return next(goes_on, "")
-
-
-def _share(beginning: str, p: float, following: list[_Token], mass: dict[str, float]) -> None:
-    longer = [label for label in mass if label.startswith(beginning) and label != beginning]
-    exact = beginning in mass
-    if longer and following:
-        taken = 0.0
-        sampled, alternatives = following[0]
-        for text, q in alternatives:
-            if added := _part_of_label(text, longer, beginning):
-                taken += q
-                rest = following[1:] if text == sampled else []
-                _share(beginning + added, p * q, rest, mass)
-        p *= max(0.0, 1.0 - taken)
-    elif len(longer) == 1 and not exact:
-        mass[longer[0]] += p
-    if exact:
-        mass[beginning] += p
-
-
-def _token(position: Mapping[str, Any]) -> _Token:
-    listed: dict[str, float] = {}
-    names = ("top_logprobs", "top_probs", "probs")  # the last two are of llama.cpp's server
-    entries: Any = next((position[name] for name in names if position.get(name)), [])
-    if isinstance(entries, Mapping):
-        entries = [{"token": text, "logprob": value} for text, value in entries.items()]
-    for entry in [*(entries if isinstance(entries, list) else []), position]:
-        if not isinstance(entry, Mapping):
-            continue
-        text, p = _text(entry), _probability(entry)
-        # The generated token comes last, and counts only if it is not among the listed ones.
-        if text is not None and p is not None and (entry is not position or text not in listed):
-            listed[text] = listed.get(text, 0.0) + p
-    return _text(position) or "", list(listed.items())
-
-
-def _text(entry: Mapping[str, Any]) -> str | None:
-    given = entry.get("bytes")
-    if isinstance(given, list) and given:
-        try:
-            return bytes(given).decode()
-        except (TypeError, ValueError):
-            pass  # of a part of a character, or odd
-    names = ("token", "tok_str", "content")  # the last two are of llama.cpp's server
-    return next((entry[name] for name in names if isinstance(entry.get(name), str)), None)
-
-
-def _probability(entry: Mapping[str, Any]) -> float | None:
-    logprob, p = entry.get("logprob"), entry.get("prob")
-    if is_logprob(logprob):
-        return math.exp(min(0.0, max(logprob, LEAST)))
-    if isinstance(p, int | float) and not isinstance(p, bool) and 0 <= p <= 1 + ROUNDED:
-        return min(p, 1.0)
-    return None
-
-
-def is_logprob(value: Any) -> TypeGuard[float]:
-    """True if a value of an answer can be a log-probability."""
-    # Rounding may carry one above 0, no further; NaN is below and above nothing.
-    return isinstance(value, int | float) and not isinstance(value, bool) and value <= ROUNDED
-
-
 def _labels(
-    data: Mapping[str, Any],
-    choice: Mapping[str, Any],
-    request: ChatRequest,
-    text: str,
-    service: Service,
+    chosen: Mapping[str, Any], request: ChatRequest, text: str, service: Service
 ) -> dict[str, float]:
-    positions = _positions(data, choice)
+    positions = _positions(chosen)
     if positions is not None:
         return label_logprobs([p for p in positions if isinstance(p, Mapping)], request.labels)
     if not text.strip():
@@ -252,14 +144,12 @@ def _labels(
     )
 
 
-def _positions(data: Mapping[str, Any], choice: Mapping[str, Any]) -> list[Any] | None:
-    """Return an entry a token, of the chat form, of llama.cpp's own, or of text completions."""
-    logprobs = choice.get("logprobs")
+def _positions(chosen: Mapping[str, Any]) -> list[Any] | None:
+    """Return an entry a token, of the chat form or of text completions."""
+    logprobs = chosen.get("logprobs")
     listed = logprobs if isinstance(logprobs, dict) else {}
-    name = "completion_probabilities"
-    for content in (listed.get("content"), choice.get(name), data.get(name)):
-        if isinstance(content, list):
-            return content
+    if isinstance(content := listed.get("content"), list):
+        return content
     names = ("tokens", "token_logprobs", "top_logprobs")
     columns = [each if isinstance(each := listed.get(name), list) else [] for name in names]
     rows = zip_longest(*columns)
@@ -349,3 +239,108 @@ def _no_echo(service: Service, said: str = "") -> UnsupportedCapability:
         "there, or use ranker='rg_yn'",
         model=service.model,
     )
+
+
+# Decisions: many typed questions about one input, at ``POST /decisions``.
+
+
+def decision_body(request: ChatRequest, model: str) -> dict[str, Any]:
+    """The JSON body: messages and state as the input, without a prefill, and the questions."""
+    entries: list[dict[str, Any]] = [
+        {"type": "message", "role": m.role, "content": m.content} for m in without_prefill(request)
+    ]
+    if request.state is not None:
+        part = {"type": "input_json", "data": request.state.to_dict()}
+        entries.append({"type": "message", "role": "user", "content": [part]})
+    return {
+        "model": model,
+        "input": entries,
+        "questions": [_question(question) for question in request.questions],
+        "prompt_cache_key": _cache_key(request),
+    }
+
+
+def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> ChatReply:
+    """Return a decision's answer to each question."""
+    answers = data.get("answers")
+    if not isinstance(answers, list):
+        raise unreadable("no answers in it", service)
+    if len(answers) != len(request.questions):
+        raise unreadable(f"{len(answers)} answers to {len(request.questions)} questions", service)
+    for answer, question in zip(answers, request.questions, strict=True):
+        name = answer.get("name") if isinstance(answer, dict) else None
+        if name not in (None, question.name):
+            what = f"the answer to question {question.name!r} is under another question's name"
+            raise unreadable(what, service)
+    return ChatReply(
+        text="",
+        usage=usage_in(data, service),
+        model=reported_model(data),
+        answers=tuple(map(_answer, answers, request.questions)),
+    )
+
+
+DECISION = Exchange("decisions", decision_body, decision_reply)
+
+
+def _question(question: Question) -> dict[str, Any]:
+    text = question.text
+    if question.kind == "yes_no" and question.options:
+        yes, no = (option.description or option.name for option in question.options)
+        text = f"{text}\n\nTrue: {yes}\nFalse: {no}"
+    form = {"type": _TYPES[question.kind], "name": question.name, "instructions": text}
+    if question.kind == "score":
+        return {**form, "levels": [_described("label", each) for each in question.levels]}
+    if question.kind == "choice":
+        return {**form, "choices": [_described("value", each) for each in question.options]}
+    return form
+
+
+def _described(key: str, option: Option) -> dict[str, str]:
+    form = {key: option.name}
+    return {**form, "description": option.description} if option.description else form
+
+
+def _cache_key(request: ChatRequest) -> str:
+    """Equal for requests that begin alike: of one query, or with one beginning of the prompt."""
+    beginning = [m.content[: m.shared or None] for m in request.messages[:1]]
+    if request.state is not None:
+        beginning += [request.state.query, *request.state.judges.values()]
+    text = "\0".join(beginning)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _answer(answer: Any, question: Question) -> Answer:
+    if isinstance(answer, dict) and answer.get("type") == "refusal":
+        return missing(DECLINED)
+
+    def read(answer: Mapping[str, Any]) -> Answer:
+        confidence, entries = answer.get("confidence"), answer.get("probabilities")
+        if question.kind == "yes_no":
+            return yes_no(question, answer.get("probability"), confidence)
+        if question.kind == "choice":
+            return choice(question, answer.get("choice"), _listed(entries), confidence)
+        labels = dict(enumerate(each.name for each in question.levels))
+        for entry in entries if isinstance(entries, list) else ():
+            place = entry.get("value") if isinstance(entry, dict) else None
+            known = labels.get(place) if type(place) is int else None
+            if isinstance(entry, dict) and entry.get("label") not in (None, known):
+                raise OddAnswer("the labels of its probabilities are not those of its levels")
+        return level_score(question, answer.get("score"), _listed(entries), confidence)
+
+    return read_answer(answer, _TYPES[question.kind], read)
+
+
+def _listed(entries: Any) -> dict[Any, Any]:
+    """Value -> probability."""
+    if entries is None:
+        return {}
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise OddAnswer("its probabilities are no list of objects")
+    listed: dict[Any, Any] = {}
+    for entry in entries:
+        value = entry.get("value")
+        if type(value) not in (int, str) or value in listed:
+            raise OddAnswer("its probabilities are not each of one value")
+        listed[value] = entry.get("probability")
+    return listed

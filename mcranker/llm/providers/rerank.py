@@ -22,15 +22,10 @@ from typing import Any
 from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatModel, ChatReply, ChatRequest, Judge
 from mcranker.llm.provider import Provider
-from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.http_chat import Exchange, usage_in
-from mcranker.llm.providers.http_errors import (
-    Problem,
-    Service,
-    error_for,
-    reported_model,
-    unreadable,
-)
+from mcranker.llm.providers.http_chat import Exchange
+from mcranker.llm.providers.http_errors import Problem, Service, error_for, unreadable
+from mcranker.llm.providers.openai_chat import CompatibleChat
+from mcranker.llm.providers.reply_fields import reported_model, usage_in
 from mcranker.llm.typed_answers import (
     ROUNDED,
     finite_number,

@@ -6,7 +6,6 @@ import json
 import math
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +13,11 @@ from typing import NoReturn
 
 import anyio
 import pytest
-from click.testing import CliRunner
 
 from mcranker import ChatRequest
-from mcranker.cli.group import personas
 from mcranker.cli.invocation import Interrupts, run_loop
 from mcranker.runtime.bridge import interruptible
-from mcranker.runtime.stopping import stopping
+from mcranker.runtime.processes import stopping
 from tests.support.cli_support import Connected, answer, invoke, scripted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -66,13 +63,10 @@ RANK = ("rank", "q", "a", "b", "-o", "concurrency=1", "--team-size", "2")
 @pytest.mark.parametrize(
     ("stage", "args", "said"),
     [
-        ("recruit", RANK, "while recruiting"),
-        ("criteria", RANK, "while writing criteria, 0 of 2 done"),
+        ("recruit", RANK, "while starting"),
         ("score", RANK, "while scoring, 1 of 4 done"),
-        ("assess", (*RANK, "--ensemble", "assessor"), "while assessing"),
-        ("score", (*RANK[:-2], "--ranker", "direct"), "while scoring"),
         ("explain", (*RANK, "--reasons", "1"), "while asking for reasons"),
-        ("criteria", ("recruit", "q"), "while writing criteria, 0 of 3 done"),
+        ("criteria", ("recruit", "q"), "while writing criteria"),
     ],
 )
 def test_the_stage_is_named(model: Connected, stage: str, args: tuple[str, ...], said: str) -> None:
@@ -87,18 +81,11 @@ def test_the_stage_is_named(model: Connected, stage: str, args: tuple[str, ...],
     ("where", "args", "said"),
     [
         ("mcranker.cli.rank.read_passages", ["--docs", "d"], "while reading queries and passages"),
-        ("mcranker.cli.options.Given.make", ["a"], "while getting ready; nothing was sent"),
-        (
-            "mcranker.rankers.base.Ranker.estimate_many",
-            ["a", "--dry-run"],
-            "while estimating; nothing was sent",
-        ),
         (
             "mcranker.llm.local.model_files.resolve",
             ["a", "--model", "local:smollm2-135m"],
             "while fetching smollm2-135m; nothing of it was kept",
         ),
-        ("mcranker.ranking.Ranking.to_html", ["a", "--report", "r"], "while writing the report"),
         (
             "mcranker.ranking.Ranking.to_trec",
             ["a", "--output", "trec"],
@@ -116,20 +103,13 @@ def test_what_is_done_before_and_after_is_named(
     assert {each.name for each in Path.cwd().iterdir()} <= {"cache"}
 
 
-def test_other_verbs_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("personas.library.members", interrupting(signal.SIGTERM))
-    done = CliRunner().invoke(personas, ["list"])
-    said = "personas: stopped by SIGTERM in 'personas list'\n"
-    assert (done.exit_code, done.stderr) == (143, said)
-
-
 def test_with_json_there_is_an_envelope(model: Connected) -> None:
     when("recruit", model)
     done = invoke(*RANK, "--output", "json")
     whole = json.loads(done.stdout)
     assert (done.exit_code, whole["exit_code"], whole["status"]) == (130, 130, "error")
     assert whole["errors"] == [
-        {"code": "Interrupted", "message": "interrupted while recruiting", "retryable": True}
+        {"code": "Interrupted", "message": "interrupted while starting", "retryable": True}
     ]
 
 
@@ -170,18 +150,6 @@ class TestInterrupts:
             run_loop(main)
         assert cleaned == [True]
 
-    def test_an_idle_loop_wakes_up(self) -> None:
-        def press() -> None:
-            time.sleep(0.05)
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-        with Interrupts():
-            thread = threading.Thread(target=press)
-            thread.start()
-            with pytest.raises(KeyboardInterrupt):
-                run_loop(anyio.sleep_forever)
-            thread.join()
-
     def test_long_work_that_a_loop_waits_for_is_interrupted_at_once(self) -> None:
         async def main() -> None:
             with interruptible():
@@ -189,21 +157,6 @@ class TestInterrupts:
 
         with Interrupts(), pytest.raises(KeyboardInterrupt):
             run_loop(main)
-
-    def test_everything_is_as_before_afterwards(self) -> None:
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = [signal.getsignal(number) for number in numbers]
-        with Interrupts():
-            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-        assert [signal.getsignal(number) for number in numbers] == before
-
-    def test_what_was_ignored_stays_so(self) -> None:
-        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
-        try:
-            with Interrupts():
-                signal.raise_signal(signal.SIGHUP)
-        finally:
-            signal.signal(signal.SIGHUP, before)
 
     def test_a_late_second_one_ends_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
         ended: list[int] = []

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -57,15 +55,12 @@ def test_models_lists_the_catalogue(run: Run, tmp_path: Path) -> None:
 def test_models_download_says_where_the_file_is(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def download(entry: Any, *, progress: Callable[[int, int | None], None]) -> Path:
-        progress(50, 100)
-        return tmp_path / str(entry.file)
-
-    monkeypatch.setattr("mcranker.llm.local.model_files.download", download)
+    path = tmp_path / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    monkeypatch.setattr("mcranker.llm.local.model_files.download", lambda entry: path)
     result = run("models", "--download", "smollm2-135m")
     assert result.exit_code == 0, result.output
     assert result.stdout == f"{tmp_path}/SmolLM2-135M-Instruct.Q4_1.gguf\n"
-    assert result.stderr == "mcranker: fetching smollm2-135m (100 B)\n"
+    assert result.stderr == "mcranker: fetching smollm2-135m (98 MB)\n"
 
 
 DOCS = ("how bread is baked", "which masks help against viruses")
@@ -92,14 +87,6 @@ def test_rank_says_in_one_sentence_what_would_judge_better() -> None:
     assert better_judges() in said[0]
     hits = json.loads(result.stdout)["ranking"]["hits"]
     assert [hit["doc_id"] for hit in hits] == ["1", "0"]
-
-
-@pytest.mark.usefixtures("embedded")
-@pytest.mark.parametrize("flags", [("--quiet",), ("--model", "local:minilm")])
-def test_who_names_the_model_or_wants_quiet_is_told_nothing(flags: tuple[str, ...]) -> None:
-    result = invoke("rank", "masks", *DOCS, *flags)
-    assert result.exit_code == 0, result.output
-    assert better_judges() not in result.stderr
 
 
 @pytest.mark.usefixtures("embedded")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,6 @@ import click
 import pytest
 
 from mcranker.cli.verb import Reads, Writes
-from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.cli_support import Connected, scripted
 from tests.support.commands import COMMANDS, call, refused
 
@@ -146,19 +143,6 @@ def test_no_output_replaces_what_was_paid_for(
     assert contents(tmp_path) == {}
 
 
-def test_nothing_is_asked_before_an_output_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models = scripted(monkeypatch, tmp_path)
-    docs = tmp_path / "docs.jsonl"
-    docs.write_text('{"id": "a", "text": "one"}\n')
-    before = docs.read_bytes()
-    for flag in ("--out", "--save", "--report"):
-        refused("mcranker", "rank", "q", "--docs", docs, flag, docs)
-    assert (docs.read_bytes(), models.asked) == (before, [])
-    assert call("mcranker", "rank", "q", "--docs", docs, "--out", tmp_path / "x").exit_code == 0
-
-
 def test_two_outputs_are_two_files(tmp_path: Path) -> None:
     one, two = tmp_path / "one.json", tmp_path / "two.json"
 
@@ -171,20 +155,6 @@ def test_two_outputs_are_two_files(tmp_path: Path) -> None:
     assert not one_file(one, two)
     two.symlink_to(one)
     assert one_file(one, two)
-
-
-@linux
-def test_what_is_written_to_dev_stdout_is_added_to_a_log(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("before\n")
-    code = "from mcranker.cli.group import cli; cli.main()"
-    saved = tmp_path / "saved.json"
-    saved.write_text(json.dumps(stored(FOUR)))
-    args = ["inspect", str(saved), "--html", "/dev/stdout"]
-    with log.open("ab") as stdout:
-        subprocess.run([sys.executable, "-c", code, *args], stdout=stdout, check=True)
-    assert log.read_text().startswith("before\n<!DOCTYPE html>")
-    assert sorted(tmp_path.iterdir()) == [log, saved]
 
 
 def test_places_where_nothing_can_be_written(
@@ -227,29 +197,3 @@ def test_a_full_disk_at_the_end_takes_nothing_else_along(
     asked = len(models.requests)
     assert call("mcranker", *args).exit_code == 0
     assert len(models.requests) == asked  # what was paid for is there
-
-
-@linux
-def test_a_full_disk_is_one_error_in_json(tmp_path: Path, models: Connected) -> None:
-    for args in (
-        ["rank", "q", "a", "--save", tmp_path / "full"],
-        ["recruit", "q", "--out", tmp_path / "full.yaml"],
-    ):
-        result = call("mcranker", *args, "--output", "json")
-        whole = json.loads(result.stdout)
-        assert (result.exit_code, whole["exit_code"], whole["status"]) == (1, 1, "error")
-        assert [error["code"] for error in whole["errors"]] == ["OSError"]
-        assert whole.keys() & {"ranking", "team"}
-
-
-@linux
-def test_a_full_disk_among_many_queries_ends_the_run(tmp_path: Path, models: Connected) -> None:
-    queries, run, corpus = (tmp_path / name for name in ("queries.tsv", "run.trec", "corpus.tsv"))
-    queries.write_text("1\tone\n")
-    run.write_text("1 Q0 a 1 1 x\n")
-    corpus.write_text("a\tsome words\n")
-    args = ["rank-run", run, "--queries", queries, "--corpus", corpus, "--output", "trec"]
-    args += ["--ledger", tmp_path / "ledger.sqlite", "--out", tmp_path / "out.trec"]
-    message = refused("mcranker", *args, "--save", tmp_path / "full")
-    assert "No space left on device; answers are kept in" in message
-    assert not (tmp_path / "out.trec").exists()

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from mcranker.cli import cli
-from mcranker.cli.output import output
 from mcranker.cli.progress import QueryTracker, Tracker
 from mcranker.cli.reference import reference
 from mcranker.config import RankerConfig
@@ -43,29 +42,6 @@ def test_calls_tokens_and_cost_so_far() -> None:
         run.count(each)
     assert run.used == "6 calls, 6,000,000 tokens, 2 from the ledger"
     assert run.reached == "after 3 of 4 queries"
-
-
-def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    path.write_text("before")
-    path.chmod(0o640)
-
-    def fail() -> None:
-        with output(str(path)) as write:
-            write("half")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert path.read_text() == "before"
-    with output(str(path)) as write:
-        write("é\n")
-    assert path.read_bytes() == b"\xc3\xa9\n"
-    assert path.stat().st_mode & 0o777 == 0o640
-    assert list(tmp_path.iterdir()) == [path]
-    with output("/dev/null") as write:
-        write("gone")
-    assert Path("/dev/null").is_char_device()
 
 
 @pytest.mark.skipif(bool(OTHERS), reason=f"the help lists what is added by {OTHERS}")

@@ -95,12 +95,6 @@ def test_help_imports_nothing_heavy(name: str) -> None:
     assert not HEAVY & set(done.stderr.split())
 
 
-def test_output_is_utf_8_whatever_the_locale(server: Loopback) -> None:
-    env = environment(PYTHONIOENCODING="ascii")
-    done = run(["rank", "q", *at(server), "--output", "jsonl"], given="漢字\nb\n", env=env)
-    assert (done.returncode, "漢字" in done.stdout) == (0, True)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_says_how_far_it_came(tmp_path: Path) -> None:
     reached = threading.Event()
@@ -158,7 +152,7 @@ def test_live_display_and_colours_are_for_terminals(server: Loopback) -> None:
     stdout, shown = with_terminal(args, "stderr")
     assert "\x1b" not in stdout
     assert "\x1b[" in shown
-    assert "recruiting" in shown
+    assert "starting" in shown
     _, shown = with_terminal(args, "stdout")
     assert re.search(r"\x1b\[[0-9;]*3[0-9]", shown)
     assert r"\x1b[31mb" in shown

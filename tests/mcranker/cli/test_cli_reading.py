@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,61 +129,6 @@ def test_queries(make: Make) -> None:
         read_queries(make("q.tsv", ""))
     with pytest.raises(InputError, match=r"q\.jsonl:1: the entry has no id; put it under one of"):
         read_queries(make("q.jsonl", '{"text": "masks"}'))
-
-
-def test_a_question_that_is_not_kept_is_no_query(make: Make) -> None:
-    lines = (
-        '{"id": "1", "question": "a", "keep": false}\n{"id": "2", "question": "b", "keep": true}\n'
-    )
-    assert read_queries(make("q.jsonl", lines)) == [Query("b", "2")]
-
-
-def test_queries_of_pyterrier_and_trec(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = [Query("masks", "q1"), Query("gloves", "q2")]
-    for name, content in (
-        ("q.jsonl", '{"qid": "q1", "query": "masks"}\n{"qid": "q2", "query": "gloves"}'),
-        ("q.json", '[{"qid": "q1", "query": "masks"}, {"qid": "q2", "query": "gloves"}]'),
-        ("q.tsv", "qid\tquery\nq1\tmasks\nq2\tgloves\n"),
-        ("q.txt", "<top><num>q1<title>masks</top>\n\n<top><num>q2<title>gloves</top>"),
-        (
-            "q.xml",
-            "\ufeff<?xml version='1.0'?><t><topic number='q1'><query>masks</query></topic>"
-            "<topic number='q2'><query>gloves</query></topic></t>",
-        ),
-    ):
-        assert read_queries(make(name, content)) == expected, name
-        source = io.TextIOWrapper(io.BytesIO(content.encode()))
-        monkeypatch.setattr("sys.stdin", source)
-        if name != "q.json":
-            assert read_queries("-") == expected, name
-    narr = "<top><num>q1<title>masks<narr> Narrative: why</top>"
-    assert read_queries(make("q.trec", narr), "narr") == [Query("why", "q1")]
-    with pytest.raises(InputError, match=r"q\.xml:2: .*is outside of <top>"):
-        read_queries(make("q.xml", "<?xml version='1.0'?>\n<!DOCTYPE a [<!ENTITY b 'c'>]><a/>"))
-    with pytest.raises(InputError, match=r"q\.xml:1: not UTF-8 \(byte 33"):
-        read_queries(make("q.xml", b"<t><topic number='q1'><query>caf\xe9 and more on"))
-
-
-def test_a_key_of_its_own_goes_before_pyterriers(make: Make) -> None:
-    line = '{"qid": "1", "_id": "q1", "query": "masks", "text": "the masks"}'
-    assert read_queries(make("q.jsonl", line)) == [Query("the masks", "q1")]
-    # Of passages these names say nothing.
-    (passage,) = read_passages(make("p.jsonl", '{"qid": "1", "text": "the masks"}'))
-    assert passage.id == "0"
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("p.jsonl.gz", '{"id": "x", "text": "a"}\n'),
-        ("p.json.gz", '[\n{"id": "x", "text": "a"}]'),
-        ("p.TSV.GZ", "x\ta\n"),
-        ("p.gz", '{"id": "x", "text": "a"}\n'),
-    ],
-)
-def test_packed_files_go_by_the_suffix_before(make: Make, name: str, content: str) -> None:
-    packed = make(name, gzip.compress(content.encode()))
-    assert read_passages(packed) == list(read_corpus(packed, {"x"}).values()) == [Passage("x", "a")]
 
 
 def test_of_a_corpus_only_what_is_wanted_is_kept(make: Make) -> None:

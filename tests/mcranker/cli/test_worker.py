@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from mcranker.cli.group import cli
 from mcranker.llm.ledger.ledger import Ledger
-from mcranker.rankers.work_claims import run_name, shared_work
+from mcranker.rankers.work_claims import shared_work
 from tests.support.loopback import completion, serve_in_thread
 from tests.support.postgres import database_of
 
@@ -49,14 +49,6 @@ async def test_a_piece_is_given_to_one_process(tmp_path: Path) -> None:
     await one.aclose()  # which lets go of what it held
     assert [each async for each in shared_work(range(2), second, str)] == [0, 1]
     await first.aclose()
-
-
-def test_a_run_is_known_by_what_changes_its_results() -> None:
-    from mcranker.config import RankerConfig
-
-    name = run_name("direct", ["m"], RankerConfig(concurrency=3))
-    assert name == run_name("direct", ["m", "m"], RankerConfig(concurrency=9))
-    assert name != run_name("direct", ["m"], RankerConfig(team_size=4))
 
 
 def worker(url: str, ledger: Path | str, files: list[str], *more: str) -> list[str]:
@@ -125,17 +117,3 @@ def test_workers_over_a_database_share_a_budget(
 def test_a_worker_needs_a_ledger(files: list[str]) -> None:
     args = [*files, "--worker", "--ledger", "none", "-q"]
     assert "workers share a ledger" in CliRunner().invoke(cli, args).stderr
-
-
-def test_workers_of_an_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from beir_eval.cli.group import cli as beir_eval
-
-    out = ["--out", str(tmp_path / "out"), "--ledger", str(tmp_path / "l.sqlite"), "-q"]
-    given = ["run", "--dataset", "mini", "--ranker", "direct", "--limit", "3", *out]
-    found = CliRunner().invoke(beir_eval, [*given, "--worker"])
-    assert found.exit_code == 0, found.output
-    assert "3 of 3 queries done here" in found.stdout
-    assert not (tmp_path / "out" / "mini" / "direct").exists()
-    found = CliRunner().invoke(beir_eval, [*given, "--output", "json"])
-    (result,) = json.loads(found.stdout)["results"]
-    assert result["calls"] == 0

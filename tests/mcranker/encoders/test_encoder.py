@@ -3,7 +3,6 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +12,6 @@ import pytest
 from mcranker.encoders.encoder import MAX_TOKENS, Encoder
 from mcranker.encoders.open_encoder import onnx_encoder
 from mcranker.errors import ConfigError, ModelFileError
-from mcranker.llm.local.catalogue import find
-from mcranker.llm.local.model_files import resolve_encoder
 from tests.support.tiny_encoder import DIMENSIONS, TinyEngine, similarity, tiny_encoder, use
 
 pytestmark = pytest.mark.anyio
@@ -58,29 +55,6 @@ async def test_a_text_is_encoded_once(encoder: Encoder, engine: TinyEngine) -> N
     assert second.known == (True, False)
     assert sum(rows for rows, _ in engine.session.shapes) == 3
     assert engine.loads == 1
-
-
-async def test_the_time_is_what_was_computed_and_counts_once(
-    encoder: Encoder, engine: TinyEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each thread's clock goes on by 3 s at each look, so that every batch takes 3 s."""
-    clock = threading.local()
-
-    def look() -> float:
-        clock.now = getattr(clock, "now", 0.0) + 3.0
-        return float(clock.now)
-
-    monkeypatch.setattr(time, "thread_time", look)
-    engine.session.gate.clear()
-    calls = [asyncio.ensure_future(encoder.encode([ONE, text])) for text in (TWO, THREE, TWO)]
-    await asyncio.sleep(0)
-    engine.session.gate.set()
-    found = [await call for call in calls]
-    batches = len(engine.session.shapes)
-    # The first is charged what it waits for first, and the last, which found it under way, nothing.
-    assert sum(each.usage.seconds for each in found) == pytest.approx(3.0 * batches)
-    assert found[2].usage.seconds == 0.0
-    assert (await encoder.encode([ONE, TWO])).usage.seconds == 0.0
 
 
 async def test_batches_hold_texts_of_about_one_length_and_no_more_than_a_long_text(
@@ -212,29 +186,3 @@ async def test_a_forked_process_encodes_with_threads_of_its_own(
         finally:
             os._exit(code)
     assert await asyncio.to_thread(os.waitpid, child, 0) == (child, 0)
-
-
-async def test_texts_of_any_kind_are_encoded(encoder: Encoder) -> None:
-    encoded = await encoder.encode(["", " ", "\ud800", "\0", "word " * 100_000])
-    assert np.isfinite(encoded.vectors).all()
-    assert encoded.tokens[-1] == MAX_TOKENS
-
-
-@pytest.mark.local_model
-async def test_the_real_model_finds_the_passage_with_the_same_meaning() -> None:
-    entry = find("minilm")
-    assert entry is not None
-    taken, model, tokenizer = resolve_encoder(entry)
-    made = onnx_encoder(model, tokenizer, name="local:minilm", mark=taken.sha256)
-    query = "Which drug lowers cholesterol?"
-    passages = ["Statins reduce LDL in the blood.", "Bake the bread for an hour.", "x " * 5000]
-    together = await made.encode([query, *passages])
-    made.release(wait=True)
-    similar = together.vectors[1:] @ together.vectors[0]
-    assert similar.argmax() == 0
-    assert together.tokens[-1] == MAX_TOKENS
-    alone = onnx_encoder(model, tokenizer, name="local:minilm", mark=taken.sha256)
-    # What a text is encoded with does not matter.
-    for text, vector in zip([query, *passages], together.vectors, strict=True):
-        assert np.allclose((await alone.encode([text])).vectors[0], vector, atol=2e-3)
-    alone.release(wait=True)

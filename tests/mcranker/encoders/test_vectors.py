@@ -1,5 +1,3 @@
-import multiprocessing
-import resource
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -81,38 +79,6 @@ def test_a_file_that_cannot_be_used_is_an_error_of_the_disk(
     damage(held.path)
     with pytest.raises(OSError, match=held.path.name):
         held.find(["1"])
-
-
-def test_a_full_disk_is_an_error_and_leaves_nothing_half_written(folder: Path) -> None:
-    held = store(folder)
-    keep(held, [1])
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (held.path.stat().st_size, before[1]))
-    try:
-        with pytest.raises(OSError, match=held.path.name):
-            keep(held, range(2, 900))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert held.find(["1", "2"]).keys() == {"1"}
-
-
-def write(folder: Path, start: int) -> None:
-    for number in range(start, start + TURNS):
-        keep(store(folder), [number])
-
-
-def test_processes_write_at_the_same_time(folder: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=write, args=(folder, 10 * place)) for place in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    # 0 to 19, 10 to 29 and 20 to 39.
-    found = store(folder).find([str(number) for number in range(50)])
-    assert {text: kept.tokens for text, kept in found.items()} == {str(n): n for n in range(40)}
-    assert [path.suffix for path in folder.iterdir()] == [".sqlite"]
 
 
 def test_where_vectors_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-import socket
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from mcranker import ChatRequest, InputError, ScriptedChat
-from mcranker.inputs import documents
 from mcranker.inputs.passages import as_passages
 from mcranker.rankers.direct import DirectRanker
 from mcranker.retrieval.readers import Skipped, read_documents
-from mcranker.scale import QueryActor
-from tests.support.cli_support import invoke, scripted
-from tests.support.serving import client
 
 PAGE = Path(__file__).parents[3] / "docs" / "drop-in.md"
 TEXTS = ("cloth masks", "N95 masks")
@@ -164,31 +157,6 @@ def test_files_are_read_the_same_way(docs: Any, tmp_path: Path) -> None:
     assert skipped == []
 
 
-@pytest.mark.parametrize("docs", [LISTS["MS MARCO"], WHOLE["Elasticsearch"], WHOLE["MS MARCO"]])
-def test_the_command_the_service_and_ray_rows(
-    docs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scripted(monkeypatch, tmp_path)
-    (tmp_path / "d.json").write_text(json.dumps(docs))
-    done = invoke("rank", "masks", "--docs", tmp_path / "d.json", "--output", "json")
-    assert done.exit_code == 0, done.output
-    ranked = json.loads(done.stdout)["ranking"]["hits"]
-    assert sorted(hit["text"] for hit in ranked) == sorted(TEXTS)
-
-    async def served() -> None:
-        async with client() as http:
-            answer = await http.post("/v1/rank", json={"query": "masks", "documents": docs})
-        assert len(answer.json()["returned"]) == 2, answer.text
-        options = {"model": ScriptedChat(lambda _: '{"Score": 5}'), "ledger": f"{tmp_path}/l"}
-        actor = QueryActor(DirectRanker, options, socket.gethostname())
-        key = {"hits": docs} if "hits" in docs else {"ctxs": docs}
-        rows = [{"query_id": "q", "query": "masks", **key}]
-        (row,) = await actor.rank(rows)
-        assert (row["error"], len(row["doc_ids"])) == (None, 2)
-
-    anyio.run(served)
-
-
 @pytest.mark.parametrize(
     ("docs", "found"),
     [
@@ -204,25 +172,3 @@ def test_the_command_the_service_and_ray_rows(
 )
 def test_one_record_columns_and_names(docs: Any, found: dict[str, str]) -> None:
     assert {each.id: each.text for each in as_passages(docs)} == found
-
-
-def test_rerank_clients_send_records_with_a_text_or_name_the_fields() -> None:
-    async def ask() -> None:
-        async with client() as http:
-            for record, more, status in (
-                ({"passage_text": "N95", "is_selected": 1}, {}, 200),
-                ({"name": "Lamp", "label": 3}, {"rank_fields": ["label"]}, 200),
-                ({"name": "Lamp", "label": 3}, {}, 400),
-                ({"text": 7}, {}, 400),
-            ):
-                asked = {"query": "masks", "documents": [record], **more}
-                assert (await http.post("/v1/rerank", json=asked)).status_code == status, record
-
-    anyio.run(ask)
-
-
-def test_the_page_has_the_keys_that_are_read() -> None:
-    rows = re.findall(r"^\| [^|]+ \| (`[^|]+`) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
-    lists = ("TEXT", "TITLE", "ID", "SCORE", "METADATA", "RECORD", "LIST", "LABEL")
-    expected = [getattr(documents, f"{name}_KEYS") for name in lists]
-    assert [tuple(re.findall(r"`([^`]+)`", row)) for row in rows][: len(lists)] == expected

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections import ChainMap, OrderedDict, UserDict, UserString
-from collections.abc import Iterator, Mapping
+from collections import UserString
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcranker.errors import InputError
 from mcranker.inputs.passages import as_passages, as_query
 from personas.ranking.types import Passage, Query
 
 A, B = Passage("a", "text a"), Passage("b", "text b")
-
-
-class Row(Mapping[str, object]):
-    """A mapping that is no dict, as database drivers return."""
-
-    def __init__(self, **fields: object) -> None:
-        self._fields = fields
-
-    def __getitem__(self, key: str) -> object:
-        return self._fields[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
 
 
 class DataFrame:
@@ -52,15 +34,9 @@ class DataFrame:
         ({}, ()),
         (iter(()), ()),
         (["x", "y"], (Passage("0", "x"), Passage("1", "y"))),
-        (("x", "y"), (Passage("0", "x"), Passage("1", "y"))),
         ((text for text in "xy"), (Passage("0", "x"), Passage("1", "y"))),
         ({"b": "text b", "a": "text a"}, (B, A)),
-        (OrderedDict(a="text a"), (A,)),
         (MappingProxyType({"a": "text a"}), (A,)),
-        (ChainMap({"a": "text a"}), (A,)),
-        (UserDict({"a": "text a"}), (A,)),
-        ({"a": "x"}.values(), (Passage("0", "x"),)),
-        ({"a": "x"}.keys(), (Passage("0", "a"),)),
         ({7: "x"}, (Passage("7", "x"),)),
         ({"a": {"text": "text a", "title": "T"}}, (Passage("a", "text a", "T"),)),
         ([A, B], (A, B)),
@@ -71,44 +47,33 @@ class DataFrame:
             ([{key: "a", text: "text a"}], (A,))
             for key, text in (("id", "contents"), ("docid", "body"), ("doc_id", "text"))
         ),
-        ([{"docno": "a", "text": "text a"}], (A,)),
         (
             [{"_id": "a", "id": "z", "text": "text a", "body": "z"}],
             (Passage("a", "text a", metadata={"id": "z", "body": "z"}),),
         ),
-        ([Row(_id="a", text="text a")], (A,)),
         ([{"_id": 7, "text": "x"}], (Passage("7", "x"),)),
         ([{"_id": 0, "text": ""}], (Passage("0", ""),)),
         ([{"_id": "a", "text": "text a", "title": "T"}], (Passage("a", "text a", "T"),)),
-        ([{"_id": "a", "text": "text a", "title": None}], (A,)),
         (
             [{"_id": "a", "text": "text a", "url": "kept"}],
             (Passage("a", "text a", metadata={"url": "kept"}),),
         ),
         ([{"_id": "a", "text": "t", "score": 2}], (Passage("a", "t", score=2.0),)),
-        ([{"_id": "a", "text": "t", "score": -0.5}], (Passage("a", "t", score=-0.5),)),
         ([{"_id": "a", "text": "t", "score": None}], (Passage("a", "t"),)),
         ([Passage("a", "t", score=3)], (Passage("a", "t", score=3.0),)),
         ([{"_id": "a", "text": "t", "score": "79.25"}], (Passage("a", "t", score=79.25),)),
         ([Passage("a", "t", score=np.float32(0.5))], (Passage("a", "t", score=0.5),)),  # type: ignore[arg-type]  # as bm25s gives them
         (np.array(["x", "y"]), (Passage("0", "x"), Passage("1", "y"))),
         ({np.str_("a"): np.str_("text a")}, (A,)),
-        ({np.int64(7): "x"}, (Passage("7", "x"),)),
         ([{"_id": np.int32(7), "text": "x"}], (Passage("7", "x"),)),
         ([{"_id": "a", "text": "t", "score": np.float32(0.5)}], (Passage("a", "t", score=0.5),)),
-        ([{"_id": "a", "text": "t", "score": np.int64(2)}], (Passage("a", "t", score=2.0),)),
         (["same", "same"], (Passage("0", "same"), Passage("1", "same"))),
-        (["Ünïcödé", "👩🏽", "\x00"], tuple(map(Passage, "012", ["Ünïcödé", "👩🏽", "\x00"]))),
     ],
 )
 def test_docs_that_are_taken(docs: Any, passages: tuple[Passage, ...]) -> None:
     taken = as_passages(docs)
     assert taken == passages
     assert all(type(each.score) in {float, type(None)} for each in taken)
-
-
-def test_a_passage_object_is_taken_as_it_is() -> None:
-    assert as_passages([A])[0] is A
 
 
 def named(value: object) -> str:
@@ -135,27 +100,20 @@ def named(value: object) -> str:
             for key in ("", None)
         ),
         ({"a": {"title": "x"}}, "docs[0] has no text; its keys are 'title' (str), '_id' (str)"),
-        ([{}], "docs[0] has no text; its keys are none"),
-        ([{"text": None, "score": 1}], "docs[0] has no text"),
         ([{"_id": " ", "text": "x"}], "the id of docs[0] is empty; give every passage an id"),
         ([{"_id": 1.5, "text": "x"}], "the id of docs[0] is a float; give a string"),
-        ([{"_id": np.True_, "text": "x"}], "the id of docs[0] is a bool; give a string"),
-        (["x", {"_id": "a"}], "docs[1] has no text; its keys are '_id' (str)"),
         ([{"_id": "a", "text": 7}], "its keys are '_id' (str), 'text' (int)"),
         ([{"_id": "a", "text": "x", "title": 7}], "docs[0] has a title that is a int; give a str"),
         *(
             ([{"_id": "a", "text": "x", "score": score}], f"docs[0] has the score {score!r}; give")
             for score in ("high", True, math.nan, math.inf, 1j)
         ),
-        ([{"_id": "a", "text": "x", "score": 10**400}], "give a finite number"),
         ([Passage("a", "x", score=float("nan"))], "docs[0] has the score nan; give a finite"),
         ([Passage("a", "x", score="1_0")], "docs[0] has the score '1_0'; give a finite number"),  # type: ignore[arg-type]  # wrong on purpose
         ([Passage("a", 7)], "docs[0] has a title or text that is not a string"),  # type: ignore[arg-type]  # wrong on purpose
         ([Passage("a", "x", None)], "docs[0] has a title or text that is not a string"),  # type: ignore[arg-type]  # wrong on purpose
-        ([Passage("", "x")], "docs[0].id is empty; give every passage an id"),
         ([Passage(None, "x")], "docs[0].id is a NoneType; give a string"),  # type: ignore[arg-type]  # wrong on purpose
         ([A, B, A], "two passages have the id 'a'; make ids unique"),
-        (["x", {"_id": 0, "text": "y"}], "two passages have the id '0'; make ids unique"),
         ({1: "x", "1": "y"}, "two passages have the id '1'; make ids unique"),
         ({"\ud800": "x"}, "a passage's id holds a lone surrogate at character 0; decode"),
     ],
@@ -164,30 +122,6 @@ def test_docs_that_are_refused(docs: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         as_passages(docs)
     assert message in str(caught.value)
-
-
-def test_an_error_of_the_users_own_generator_comes_through() -> None:
-    def broken() -> Iterator[str]:
-        yield "x"
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        as_passages(broken())
-
-
-@given(
-    st.lists(
-        st.tuples(st.text(), st.text(), st.text(), st.none() | st.floats(-3.4e38, 3.4e38)),
-        unique_by=lambda each: each[0],
-    )
-)
-def test_records_keep_order_ids_and_texts(rows: list[tuple[str, str, str, float | None]]) -> None:
-    records = [dict(zip(("_id", "text", "title", "score"), row, strict=True)) for row in rows]
-    if any(not row[0].strip() for row in rows):
-        with pytest.raises(InputError, match="is empty"):
-            as_passages(records)
-        return
-    assert as_passages(records) == tuple(Passage(*row) for row in rows)
 
 
 def test_halves_of_surrogate_pairs_are_replaced_and_pairs_joined(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker.inputs.tokens import STOP_WORDS, tokenize, words
+from mcranker.inputs.tokens import tokenize, words
 
 
 @pytest.mark.parametrize(
@@ -30,15 +30,6 @@ from mcranker.inputs.tokens import STOP_WORDS, tokenize, words
 )
 def test_tokens(text: str, expected: list[str]) -> None:
     assert tokenize(text) == expected
-
-
-def test_there_are_33_stop_words() -> None:
-    assert len(STOP_WORDS) == 33
-    assert tokenize(" ".join(STOP_WORDS)) == []
-
-
-def test_a_very_long_word_is_cut_as_lucene_cuts_it() -> None:
-    assert [len(word) for word in words("7" * 600)] == [255, 255, 90]
 
 
 @given(st.text(st.sampled_from("aZs09_.:,;' -\n"), max_size=30))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcranker.errors import InputError
-from mcranker.inputs.topics import TOPIC_FIELDS, TopicField, read_topics
+from mcranker.inputs.topics import TopicField, read_topics
 from personas.ranking.types import Query
 
 SGML = """
@@ -130,26 +128,3 @@ def test_what_is_wrong_is_named(text: str, message: str) -> None:
     with pytest.raises(InputError) as failure:
         read(text)
     assert message in str(failure.value)
-
-
-PIECES = st.sampled_from(
-    [
-        *("<top>", "</top>", "<num>", "<num> Number: 3", "<title>", "</title>", "<desc>", "\n"),
-        *("<topics>", "</topics>", '<topic number="1">', "</topic>", "<query>", "</query>", "&#0;"),
-        *("&amp;", "<!-- ", "-->", "<![CDATA[", "]]>", "<", ">", "words", " ", "\t", ",", '"'),
-        *("qid\tquery", "qid,query", "<?xml version='1.0'?>", "\u202e", "\U0001f600", "\x01"),
-    ]
-)
-
-
-@given(st.lists(PIECES, max_size=25), st.sampled_from(TOPIC_FIELDS))
-def test_any_text_gives_queries_or_an_error(pieces: list[str], topic_field: TopicField) -> None:
-    text = "".join(pieces)
-    try:
-        found = read(text, topic_field)
-    except InputError:
-        return  # any other error fails the test
-    ids = [query_id for query_id, _ in found]
-    assert len(set(ids)) == len(ids) > 0
-    assert all(query_id.split() == [query_id] for query_id in ids)
-    assert all(words and words == " ".join(words.split()) for _, words in found)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import ir_measures
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from beir_eval import Run, RunError, evaluate, read_trec, write_trec
 from mcranker.inputs.trec import trec_run, with_ties
@@ -18,19 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIED = {"q1": [("a", 2.0), ("b", 2.0), ("c", 2.0), ("d", 0.5)], "q2": [("z", 0.0), ("y", 0.0)]}
-
-letters = st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\x0b\f\0")
-ids = st.text(letters, min_size=1, max_size=8)
-scores = st.one_of(
-    st.integers(0, 10).map(float),  # many ties
-    st.floats(-1e9, 1e9),
-    st.floats(-(2.0**100), 2.0**100, width=32),
-)
-runs = st.dictionaries(
-    ids,
-    st.lists(st.tuples(ids, scores), min_size=1, max_size=12, unique_by=lambda pair: pair[0]),
-    max_size=4,
-)
 
 
 @pytest.fixture(scope="module")
@@ -85,42 +70,6 @@ def test_other_readers_find_the_same_order(tmp_path: Path) -> None:
     # With the ties as they were, trec_eval would put c before b before a, and z before y.
     assert theirs[ir_measures.nDCG @ 10] == 1.0
     assert evaluate(TIED, qrels).means["nDCG@10"] == 1.0
-
-
-@given(run=runs)
-def test_written_runs_are_read_in_the_same_order(home: Path, run: Run) -> None:
-    path = home / "run.txt"
-    write_trec(run, path, "tag")
-    first = read_trec(path)
-    written = path.read_bytes()
-    write_trec(first, path, "tag")
-    assert order(first) == order(run)
-    assert list(first) == list(run)
-    assert path.read_bytes() == written
-    for documents in first.values():
-        single = np.array([score for _, score in documents], dtype=np.float32)
-        assert (np.diff(single) < 0).all()
-
-
-@given(run=runs)
-def test_scores_without_ties_come_back_to_the_last_digit(home: Path, run: Run) -> None:
-    clear = {
-        query_id: sorted(
-            {np.float32(score): (doc_id, score) for doc_id, score in documents}.values(),
-            key=lambda pair: -pair[1],
-        )
-        for query_id, documents in run.items()
-    }
-    write_trec(clear, home / "run.txt", "tag")
-    assert read_trec(home / "run.txt") == clear
-
-
-def test_a_query_without_documents_leaves_no_line(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write_trec({"q1": [], "q2": [("a", 1.0)]}, tmp_path / "run.txt", "t")
-    assert list(read_trec(tmp_path / "run.txt")) == ["q2"]
-    assert "query 'q1' has no documents" in caplog.text
 
 
 def test_lines_in_any_order_are_sorted_by_score_then_rank(tmp_path: Path) -> None:

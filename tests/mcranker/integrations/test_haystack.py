@@ -41,15 +41,6 @@ async def test_a_pipeline_ranks_what_its_retriever_found() -> None:
     assert pipeline.get_component("ranker")._source._made is None
 
 
-def test_a_run_may_have_limits_of_its_own() -> None:
-    with MCRanker(**scripted_options()) as ranker:
-        component = MCRankerComponent(ranker, top_n=1)
-        assert len(component.run(QUERY, Haystack().few(), top_n=3)["documents"]) == 3
-        assert len(component.run(QUERY, Haystack().few(), 3, 0.3)["documents"]) == 2
-        with pytest.raises(ConfigError, match="min_relevance"):
-            component.run(QUERY, Haystack().few(), min_relevance=2.0)
-
-
 def test_a_pipeline_is_written_and_read() -> None:
     options = {"model": "local:minilm", "ledger": None, "on_failure": "keep_order"}
     pipeline = pipeline_with(MCRankerComponent(options=options, top_n=2, title_key="title"))
@@ -69,22 +60,6 @@ def test_what_cannot_be_written_is_refused() -> None:
     with pytest.raises(ConfigError, match="OPENAI_API_KEY") as error:
         MCRankerComponent(options={"model": "openai:m", "api_key": "sk-secret"}).to_dict()
     assert "sk-secret" not in str(error.value)
-
-
-def test_warming_up_makes_the_ranker_and_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MCRANKER_MODEL", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    asked: list[object] = []
-
-    def answer(request: object) -> str:
-        asked.append(request)
-        return ""
-
-    component = MCRankerComponent(options=scripted_options(answer))
-    component.warm_up()
-    assert component._source._made is not None
-    assert asked == []
-    component.close()
 
 
 def test_of_documents_with_one_id_the_first_is_ranked() -> None:

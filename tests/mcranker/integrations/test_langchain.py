@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mcranker import MCRanker
 from tests.support.adapting import QUERY, LangChain, scripted_options
 
 pytest.importorskip("langchain_core")
 
-from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ValidationError
 
@@ -39,33 +38,6 @@ async def test_a_contextual_compression_retriever_gives_reranked_documents() -> 
     ]
     assert [each.id for each in await retriever.ainvoke(QUERY)] == ["n", "c"]
     await compressor.aclose()
-
-
-def test_it_is_a_document_compressor_with_fields() -> None:
-    compressor = MCRankerCompressor(top_n=2)
-    assert isinstance(compressor, BaseDocumentCompressor)
-    compressor = compressor.model_copy(update={"top_n": 1})
-    with MCRanker(**scripted_options()) as ranker:
-        made = MCRankerCompressor(ranker)
-        made.top_n = 1
-        assert [each.id for each in made.compress_documents(LangChain().few(), QUERY)] == ["n"]
-
-
-def test_an_older_score_does_not_outlive_a_ranking_without_one() -> None:
-    documents = LangChain().few(relevance_score=0.99)
-    with MCRanker(**scripted_options(depth=1)) as ranker:
-        found = MCRankerCompressor(ranker).compress_documents(documents, QUERY)
-    assert [each.metadata["relevance_score"] for each in found][1:] == [None, None]
-
-
-def test_subclasses_of_documents_stay_what_they_are() -> None:
-    class Page(Document):
-        number: int
-
-    pages = [Page("N95", number=3), Page("Gloves", number=4)]
-    with MCRanker(**scripted_options()) as ranker:
-        found = MCRankerCompressor(ranker).compress_documents(pages, QUERY)
-    assert [(type(each), each.number) for each in found] == [(Page, 3), (Page, 4)]
 
 
 def test_errors_show_no_key() -> None:

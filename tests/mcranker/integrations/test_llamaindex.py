@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from mcranker import ConfigError, DirectRanker, MCRanker, ScriptedChat
-from tests.support.adapting import QUERY, LlamaIndex, by_word, scripted_options
+from mcranker import ConfigError, MCRanker
+from tests.support.adapting import QUERY, LlamaIndex, scripted_options
 
 pytest.importorskip("llama_index.core")
 
 from llama_index.core.base.response.schema import Response
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import Accumulate
@@ -58,28 +54,6 @@ def test_relationships_stay_and_models_never_see_the_explanation() -> None:
     for mode in (MetadataMode.LLM, MetadataMode.EMBED):
         assert "page: 7" in found[0].get_content(mode)
         assert "Virologist" not in found[0].get_content(mode)
-
-
-def test_listeners_are_told_of_a_reranking() -> None:
-    told: list[Any] = []
-
-    class Listener(BaseEventHandler):
-        def handle(self, event: Any, **_: Any) -> None:
-            told.append(event)
-
-    root = get_dispatcher()
-    root.add_event_handler(Listener())
-    try:
-        with DirectRanker(model=ScriptedChat(by_word, name="scripted:m"), ledger=None) as ranker:
-            MCRankerPostprocessor(ranker, top_n=2).postprocess_nodes(
-                LlamaIndex().few(), query_str=QUERY
-            )
-    finally:
-        root.event_handlers.clear()
-    begun, ended = (each for each in told if "ReRank" in each.class_name())
-    assert (begun.query, len(begun.nodes)) == (QUERY, 3)
-    assert (begun.top_n, begun.model_name) == (2, "scripted:m")
-    assert [each.node_id for each in ended.nodes] == ["n", "c"]
 
 
 def test_it_is_serialized_by_its_options() -> None:

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, InputError, MCRanker, Ranking
-from tests.support.adapting import QUERY, PyTerrier, by_word, scripted_options
+from mcranker import MCRanker, Ranking
+from tests.support.adapting import QUERY, PyTerrier, scripted_options
 
 pytest.importorskip("pyterrier")
 
 import pandas as pd
-import pyterrier as pt
 
 from mcranker.integrations.pyterrier import MCRankerTransformer
 
@@ -24,8 +23,6 @@ ROWS = [
     ("q1", QUERY, "g", "Gloves", 8.0),
 ]
 FOUND = pd.DataFrame(ROWS, columns=["qid", "query", "docno", "text", "score"])
-TOPICS = FOUND[["qid", "query"]].drop_duplicates()
-QRELS = pd.DataFrame([("q1", "n", 1), ("q2", "l", 1)], columns=["qid", "docno", "label"])
 
 
 def made(**given: Any) -> MCRankerTransformer:
@@ -65,44 +62,6 @@ def test_the_first_stage_is_the_order_of_ranks_or_else_of_scores() -> None:
     ]
 
 
-def test_an_experiment_beside_the_first_stage() -> None:
-    bm25 = pt.Transformer.from_df(FOUND)
-    transformer = made()
-    measures = pt.Experiment(
-        [bm25, bm25 >> transformer, bm25 >> transformer % 1],
-        TOPICS,
-        QRELS,
-        ["recip_rank", "num_ret"],
-        names=["BM25", "team", "best"],
-        plan="tree",
-    )
-    transformer.close()
-    rows = measures.set_index("name")
-    # BM25: third of q1, first of q2.
-    assert rows["recip_rank"].to_dict() == {
-        "BM25": pytest.approx((1 / 3 + 1) / 2),
-        "team": 1.0,
-        "best": 1.0,
-    }
-    assert rows["num_ret"].to_dict() == {"BM25": 5, "team": 5, "best": 2}
-
-
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # of PyTerrier, with pandas 3.1
-def test_operators_of_pipelines() -> None:
-    first = pt.Transformer.from_df(FOUND)
-    transformer = made()
-    team = first >> transformer
-    assert len((team | first).transform(TOPICS)) == 5
-    assert len((team & first).transform(TOPICS)) == 5
-    mixed = (0.5 * team + first).transform(TOPICS).set_index(["qid", "docno"])["score"]
-    assert mixed["q1", "n"] == pytest.approx(0.5 * 27 + 7)
-    features = (first >> transformer ** pt.Transformer.identity()).transform(TOPICS)
-    assert len(features["features"].iloc[0]) == 2
-    assert list((first >> transformer).search(QUERY, "q1")["docno"]) == ["n", "c", "g"]
-    assert list(transformer(FOUND.to_dict("records"))[0])[:3] == ["qid", "query", "docno"]
-    transformer.close()
-
-
 def test_passages_without_a_score_sort_last_and_have_no_relevance() -> None:
     with MCRanker(**scripted_options(depth=1)) as ranker:
         found = MCRankerTransformer(ranker)(FOUND[FOUND["qid"] == "q1"])
@@ -111,33 +70,6 @@ def test_passages_without_a_score_sort_last_and_have_no_relevance() -> None:
     assert found["score"].is_unique
     assert found["relevance"].isna().tolist() == [False, True, True]
     assert [why["score"] for why in found["mcranker"]] == [12.0, None, None]
-
-
-def test_other_columns() -> None:
-    seen: list[str] = []
-
-    def noting(request: ChatRequest) -> str:
-        seen.append(request.messages[-1].content)
-        return by_word(request)
-
-    frame = FOUND.rename(columns={"text": "body"}).assign(title="Kinds of mask")
-    transformer = MCRankerTransformer(options=scripted_options(noting), text="body", title="title")
-    found = transformer(frame)
-    transformer.close()
-    assert {"body", "title"} <= set(found.columns)
-    assert any("Kinds of mask" in prompt for prompt in seen)
-
-
-def test_what_comes_out_is_known_without_running() -> None:
-    columns = pt.inspect.transformer_outputs(made(), list(FOUND.columns))
-    assert columns[-4:] == ["score", "rank", "relevance", "mcranker"]
-    with pytest.raises(pt.validate.InputValidationError, match="text"):
-        made()(FOUND.drop(columns="text"))
-
-
-def test_a_text_that_is_none_is_an_error() -> None:
-    with pytest.raises(InputError, match=r"docs\[0\] has a title or text that is not a string"):
-        made()(FOUND.assign(text=None))
 
 
 def test_numbers_may_be_ids() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mcranker import InputError, MCRanker
-from mcranker.integrations.reranking import RankerSource, explanation, passages_of
-from tests.support.adapting import QUERY, scripted_options
+from mcranker import InputError
+from mcranker.integrations.reranking import passages_of
 
 
 def document(text: str | None = "Lamp", name: str | None = None, **metadata: Any) -> object:
@@ -43,20 +41,3 @@ def test_a_title_is_taken_from_the_metadata_if_wanted() -> None:
 def test_a_document_without_a_text_is_named_by_its_place() -> None:
     with pytest.raises(InputError, match=r"docs\[1\] has no text: its page_content is None"):
         passages_of([document(), document(None)])
-
-
-def test_one_ranker_is_made_however_many_threads_ask() -> None:
-    source = RankerSource(None, scripted_options())
-    with ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(lambda _: source.get(), range(32)))
-    source.close()
-    assert len(found) == 1
-
-
-def test_what_was_cut_is_told() -> None:
-    texts = [f"{word} {place} of many." for place, word in enumerate(["N95"] * 2 + ["Gloves"] * 8)]
-    options = scripted_options(max_passage_words=2, concurrency=1)
-    with MCRanker(**options) as ranker:
-        ranking = ranker.rank(QUERY, texts)
-    told = [explanation(ranking, hit) for hit in ranking]
-    assert [each["cut"] for each in told] == [len(" of many.")] * 10

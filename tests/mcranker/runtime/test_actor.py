@@ -67,39 +67,3 @@ async def test_workers_bound_what_is_in_flight_and_the_mailbox_what_waits() -> N
         assert len(sent) == 5
         gate.set()
     assert sorted(handled) == list(range(10))
-
-
-async def test_messages_are_handled_in_order_by_one_worker() -> None:
-    seen: list[int] = []
-
-    async def note(message: int) -> None:
-        await anyio.lowlevel.checkpoint()
-        seen.append(message)
-
-    actor = Actor("noter", note)
-    async with anyio.create_task_group() as group:
-        group.start_soon(actor.run)
-        for message in range(20):
-            await actor.tell(message)
-        actor.close()
-    assert seen == list(range(20))
-
-
-async def test_cancelling_ends_what_is_in_flight() -> None:
-    ended: list[int] = []
-
-    async def hang(message: int) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            ended.append(message)
-
-    actor = Actor("hanging", hang, workers=2)
-    async with anyio.create_task_group() as group:
-        group.start_soon(actor.run)
-        await actor.tell(1)
-        await actor.tell(2)
-        await anyio.wait_all_tasks_blocked()
-        assert ended == []
-        group.cancel_scope.cancel()
-    assert sorted(ended) == [1, 2]

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import os
 import random
-import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.mcranker.cli.test_cli_process import environment
-from tests.mcranker.rankers.test_resume import write_collection
-from tests.support.chaos import Chaos, Outage, chaos
-from tests.support.ledger_support import verified
+from tests.support.chaos import Chaos, chaos
 from tests.support.scale import scaled
 
 ROOT = Path(__file__).parents[3]
 STUCK = 60  # seconds after which a process counts as stuck
 CONCURRENCY = 4
-LIMITS = ["-o", f"concurrency={CONCURRENCY}", "-o", "query_concurrency=1"]
 # Python warns of every fork of a process with threads, whatever becomes of the child.
 WARNINGS = "default,ignore:This process:DeprecationWarning"
 
@@ -217,137 +212,8 @@ loop.close()
     assert stdout.split() == ["interrupted", "interrupted", "ranked"]
 
 
-COMMAND = """
-import sys
-from mcranker.cli import main
-from mcranker.llm.ledger.sqlite_store import SQLiteStore
-SQLiteStore.lease = 0.5  # which the next process waits for after a kill
-sys.argv[0] = "mcranker"
-main()
-"""
-
-
-class Ranking:
-    """The command over three queries, in a folder of its own."""
-
-    count, passages = 3, 20
-
-    def __init__(self, server: Chaos, folder: Path) -> None:
-        self.server = server
-        self.folder = folder
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
-        names = ("queries.jsonl", "run.trec", "corpus.jsonl")
-        write_collection({name: folder / name for name in names}, self.count, self.passages)
-        self.known = {*names, "tmp", "ledger", "ledger-wal", "ledger-shm"}
-
-    @property
-    def command(self) -> list[str]:
-        command = [sys.executable, "-c", COMMAND, "rank-run", "--model", "openai:test"]
-        command += ["run.trec", "--queries", "queries.jsonl", "--corpus", "corpus.jsonl"]
-        command += ["--output", "trec", "--out", "out.trec", "--save", "saved.jsonl"]
-        return [*command, "--base-url", self.server.url, *LIMITS]
-
-    def start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.command,
-            cwd=self.folder,
-            env=environment(MCRANKER_LEDGER="ledger", TMPDIR=str(self.temporary)),
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def left(self) -> set[str]:
-        """Files beyond those that may be there."""
-        found = {each.name for each in (*self.folder.iterdir(), *self.temporary.iterdir())}
-        return found - self.known
-
-
 def wait_for(reached: threading.Event, process: subprocess.Popen[str]) -> None:
     """Until the server has been asked so often, or the process has ended."""
     deadline = time.monotonic() + STUCK
     while not reached.wait(0.01) and process.poll() is None:
         assert time.monotonic() < deadline
-
-
-@posix
-def test_two_signals_in_a_row_are_one(tmp_path: Path) -> None:
-    luck = random.Random(3)
-    with chaos({}, latency=(0.01, 0.05)) as server:
-        ranking = Ranking(server, tmp_path)
-        for _ in range(scaled(1)):
-            how = luck.choice([signal.SIGTERM, signal.SIGINT])
-            # What comes after five answers hangs, so that no process ends by itself.
-            server.always = Outage(server, "timeout", after=server.answered + 5)
-            reached = server.alarm(len(server.receptions) + 5)
-            with ranking.start() as process:
-                wait_for(reached, process)
-                process.send_signal(how)
-                time.sleep(luck.uniform(0.0, 0.03))
-                process.send_signal(how)
-                _, stderr = process.communicate(timeout=STUCK)
-            # The second may come when all is said and done, and end what is left of the process.
-            assert process.returncode in (128 + how, -how)
-            assert stderr.count("\n") == 1
-            assert "Traceback" not in stderr
-            assert ranking.left() == set()
-
-
-@posix
-def test_a_background_job_is_deaf_to_ctrl_c_and_hears_the_other(tmp_path: Path) -> None:
-    with chaos({}) as server:
-        server.always = Outage(server, "timeout", after=60)
-        ranking = Ranking(server, tmp_path)
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            process = ranking.start()
-        finally:
-            signal.signal(signal.SIGINT, before)
-        with process:
-            wait_for(server.alarm(5), process)
-            process.send_signal(signal.SIGINT)
-            wait_for(server.alarm(60), process)
-            assert process.poll() is None
-            process.send_signal(signal.SIGTERM)
-            _, stderr = process.communicate(timeout=STUCK)
-    assert process.returncode == 143
-    assert stderr.startswith("mcranker: stopped by SIGTERM after 0 of 3 queries")
-    assert ranking.left() == set()
-
-
-def told(args: Sequence[str], redirected: str) -> tuple[int, str]:
-    """The exit code, and what came on standard error, of a command whose output is redirected."""
-    command = [sys.executable, "-m", "mcranker", *args]
-    done = run("sh", "-c", f'exec "$@" {redirected}', "sh", *command)
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
-    return done.returncode, done.stderr
-
-
-@posix
-@pytest.mark.parametrize("args", [("--help",), ("models", "--output", "json")])
-def test_streams_that_are_closed(args: Sequence[str]) -> None:
-    closed = "mcranker: error: standard output is closed; open it, or redirect it to a file\n"
-    assert told(args, ">&-") == (1, closed)
-    assert told(args, "2>&-") == (0, "")
-    assert told(args, "<&- >&- 2>&-") == (1, "")
-    assert told(args, ">/dev/full") == (1, "mcranker: error: No space left on device\n")
-
-
-@posix
-def test_a_closed_descriptor_is_not_taken_by_a_file(tmp_path: Path) -> None:
-    """With the number of standard output, a ledger would get what libraries print."""
-    with chaos({}) as server:
-        ranking = Ranking(server, tmp_path)
-        command = "exec " + shlex.join(ranking.command)
-        done = subprocess.run(
-            ["sh", "-c", f"{command} <&- >&- 2>&-"],
-            check=False,
-            cwd=tmp_path,
-            env=environment(MCRANKER_LEDGER="ledger"),
-            timeout=STUCK,
-        )
-    assert done.returncode == 0
-    assert verified(tmp_path / "ledger")[1] == []
-    assert ranking.left() == {"out.trec", "saved.jsonl"}

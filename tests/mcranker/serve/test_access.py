@@ -51,7 +51,7 @@ def test_a_key_in_place_of_its_hash_is_refused_and_not_repeated() -> None:
 
 
 POSTED = ("/v2/rerank", "/v1/rerank", "/rerank", "/v1/rank", "/v1/rank/stream")
-GOT = ("/v1/models", "/v1/teams", "/v1/explain/x", "/metrics", "/", "/playground.json")
+GOT = ("/v1/models", "/v1/explain/x", "/metrics", "/", "/playground.json")
 
 
 @pytest.mark.parametrize("path", [*POSTED, *GOT])
@@ -100,13 +100,6 @@ async def test_a_page_whose_name_leads_here_is_refused(host: str, status: int) -
     assert answer.status_code == listed.status_code == status
 
 
-async def test_names_of_the_service_can_be_added() -> None:
-    async with client(settings(hosts=("rerank.example.com",))) as http:
-        answer = await http.get("/v1/models", headers={"Host": "Rerank.example.com"})
-        other = await http.get("/v1/models", headers={"Host": "other.example.com"})
-    assert (answer.status_code, other.status_code) == (200, 403)
-
-
 async def test_no_page_of_another_site_may_ask() -> None:
     headers = {"Origin": "https://example.com", "Access-Control-Request-Method": "POST"}
     async with client() as http:
@@ -125,8 +118,3 @@ def test_others_are_not_let_in_without_keys_by_accident(host: str) -> None:
         check_exposure(settings(host=host), allow_no_keys=False)
     check_exposure(settings(host=host), allow_no_keys=True)
     check_exposure(settings(host=host, keys=KEYS), allow_no_keys=False)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_this_machine_needs_no_keys(host: str) -> None:
-    check_exposure(settings(host=host), allow_no_keys=False)

@@ -22,7 +22,7 @@ from mcranker.serve import hash_key
 from mcranker.serve.settings import load_settings
 from tests.mcranker.cli.test_cli_process import COMMAND, SECONDS, environment, reply
 from tests.support.cli_support import invoke
-from tests.support.loopback import Answer, Body, Loopback, Reply, openai_error, serve_in_thread
+from tests.support.loopback import Body, Loopback, serve_in_thread
 from tests.support.serving import KEY, until, until_so
 
 ASKED = {"query": "best masks", "documents": ["cloth", "N95"]}
@@ -118,27 +118,6 @@ def test_it_serves_and_finishes_what_is_under_way() -> None:
     assert re.search(rf"{logged}\nmcranker: stopped; what was under way is finished\n$", err)
 
 
-def test_it_begins_with_its_address_model_and_ledger_and_logs_requests(tmp_path: Path) -> None:
-    ledger = str(tmp_path / "ledger")
-    with (
-        serve_in_thread(reply) as server,
-        running("--ledger", ledger, *model_at(server)) as (process, address),
-    ):
-        assert process.stderr is not None
-        first = [process.stderr.readline() for _ in range(2)]
-        httpx.get(f"{address}/healthz", timeout=SECONDS)
-        httpx.post(f"{address}/v1/rerank", json={}, timeout=SECONDS)
-        httpx.get(f"{address}/nowhere%1b", timeout=SECONDS)
-        logged = [process.stderr.readline() for _ in range(2)]
-    assert address.startswith("http://127.0.0.1:")
-    assert first == ["mcranker: model: openai:served\n", f"mcranker: ledger: {ledger}\n"]
-    # The probe is not worth a line.
-    said = r"POST /v1/rerank 400 \d+\.\d{3} s, invalid request: 'query' is missing\n"
-    assert re.fullmatch(f"mcranker: {said}", logged[0])
-    assert re.fullmatch(r"mcranker: GET /nowhere\S+ 404 \d+\.\d{3} s\n", logged[1])
-    assert "\x1b" not in logged[1]
-
-
 @needs_signals
 @pytest.mark.parametrize("by_signal", [False, True])
 def test_what_takes_too_long_is_cancelled_when_it_stops(tmp_path: Path, *, by_signal: bool) -> None:
@@ -193,39 +172,10 @@ def test_what_was_answered_before_a_kill_is_not_asked_again(tmp_path: Path) -> N
     assert again.isdisjoint(answered)
 
 
-def test_errors_of_the_model_name_no_address_and_no_key() -> None:
-    def refuse(_: Body) -> Reply:
-        return Answer(401, openai_error(f"bad key {PROVIDER_KEY} at internal.example"))
-
-    with serve_in_thread(refuse) as server, running(*model_at(server)) as (_, address):
-        tei = {"query": "q", "texts": ["a"]}
-        shapes = {"/v2/rerank": ASKED, "/rerank": tei, "/v1/rank": ASKED}
-        answers = [
-            httpx.post(address + path, json=body, timeout=30) for path, body in shapes.items()
-        ]
-    assert [each.status_code for each in answers] == [503, 503, 503]
-    for answer in answers:
-        for secret in ("sk-", "internal", str(server.port)):
-            assert secret not in answer.text
-
-
-@pytest.mark.parametrize("flag", ["--check", "--new-key", "--hash-key"])
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
-    needed = {"serve": ("starlette", "no_such_package")}
-    monkeypatch.setattr("mcranker.cli.serve.PACKAGES", needed)
-    done = invoke("serve", flag)
-    assert done.exit_code == 2
-    assert "needs no_such_package; run: pip install 'mcranker[serve]'" in done.stderr
-
-
 def test_keys_are_made_and_hashed() -> None:
     made = invoke("serve", "--new-key")
-    hashed = invoke("serve", "--hash-key", input=made.stdout)
     assert made.stdout.startswith("mcr_")
-    assert hashed.stdout.strip() in made.stderr
-    assert hashed.stdout.strip() == hash_key(made.stdout.strip())
-    short = invoke("serve", "--hash-key", input="abc\n")
-    assert short.exit_code != 0
+    assert hash_key(made.stdout.strip()) in made.stderr
 
 
 @pytest.mark.parametrize(
@@ -314,15 +264,6 @@ def test_the_composed_service_answers_and_is_healthy(service: Any) -> None:
         subprocess.run(
             [sys.executable, "-c", check], check=True, timeout=SECONDS, stderr=subprocess.DEVNULL
         )
-
-
-def test_it_writes_to_its_volume_alone(service: Any) -> None:
-    (volume,) = re.findall(r"^VOLUME (\S+)$", DOCKERFILE, re.MULTILINE)
-    assert f"MCRANKER_CACHE={volume}" in DOCKERFILE
-    assert service["read_only"]
-    assert service["volumes"][1] == f"ledger:{volume}"
-    (user,) = re.findall(r"^USER (\d+)$", DOCKERFILE, re.MULTILINE)
-    assert int(user) > 0
 
 
 def test_what_it_serves_by_itself_needs_keys(service: Any) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcranker import Capabilities, ScriptedChat
-from mcranker.serve import RankerSettings, Settings, hash_key
-from mcranker.serve.dialects import DIALECTS
+from mcranker import ScriptedChat
+from mcranker.serve import hash_key
 from tests.support.serving import KEY, client, model, settings
 
 TEXTS = ["cloth", "surgical", "N95"]
@@ -131,6 +130,7 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("/v1/rerank", {**QUERY, "colour": 1}, {"results": ALL}),
     ("/v1/rerank", {**QUERY, "top_n": 2}, {"results": ALL[:2]}),
     ("/v1/rerank", {**QUERY, "top_n": 0}, {"results": ALL}),
+    ("/v1/rerank", {**QUERY, "top_n": "2"}, {"results": ALL[:2]}),
     ("/v1/rerank", {**QUERY, "top_k": 99}, {"results": ALL}),
     ("/v1/rerank", {**QUERY, "use_activation": False}, {"results": OWN}),
     ("/v1/rerank", {**QUERY, "activation": False}, {"results": OWN}),
@@ -167,23 +167,6 @@ async def test_tei() -> None:
     assert await post("/rerank", TEI) == results("score")
     raw = await post("/rerank", {**TEI, "raw_scores": True, "return_text": True, "truncate": True})
     assert raw[0] == {"index": 2, "score": 9.0, "text": "N95"}
-
-
-async def test_ids_latencies_and_warnings() -> None:
-    body = await post("/v1/models/rerank", {**QUERY, "latency": "fast"})
-    assert body["inference_latency"] > 0
-    assert body["meta"]["warnings"] == ["latency has no effect here"]
-    assert (await post(ALI, DASHSCOPE))["request_id"]
-    assert (await post("/v1/rerank", {**QUERY, "softmax": False}))["meta"]["relevance"] == "own"
-
-
-async def test_a_logit_is_finite() -> None:
-    def score(request: Any) -> str:
-        return f'{{"Score": {10 if request.tag.doc_id == "0" else 0}}}'
-
-    body = await post("/v1/ranking", {"query": "q", "passages": ["a", "b"]}, score=score)
-    # log(0.999999 / 0.000001) = 13.8155
-    assert [each["logit"] for each in body["rankings"]] == pytest.approx([13.8155, -13.8155])
 
 
 # Fields
@@ -226,17 +209,6 @@ async def test_an_instruction_is_one_more_criterion(name: str) -> None:
     assert body["meta"]["instruction"] == "one more criterion of every judge, 30% of the weight"
 
 
-async def test_an_instruction_is_refused_where_it_has_no_effect() -> None:
-    scripted = ScriptedChat(lambda _: "", capabilities=Capabilities(label_logprobs=True))
-    ranker = RankerSettings("yes", "rg_yn", {"model": scripted, "ledger": None}, ("*",))
-    asked = {**QUERY, "instruction": "Prefer trials"}
-    async with client(Settings(rankers=(ranker,))) as http:
-        answers = [await http.post(path, json=asked) for path in ("/v2/rerank", "/v1/rank")]
-    for answer in answers:
-        assert answer.status_code == 400
-        assert "takes none" in answer.json()["message"]
-
-
 async def test_tokens_are_counted_when_the_ledger_answers_as_well(tmp_path: Path) -> None:
     async with client(settings(options={"ledger": str(tmp_path / "ledger")})) as http:
         first = (await http.post("/v1/rerank", json=QUERY)).json()
@@ -244,25 +216,6 @@ async def test_tokens_are_counted_when_the_ledger_answers_as_well(tmp_path: Path
     assert first["usage"] == again["usage"] == TOKENS
     assert first["meta"]["reused_tokens"] == 0
     assert again["meta"]["reused_tokens"] == 1365
-
-
-@pytest.mark.parametrize(
-    "field", ["max_tokens_per_doc", "truncate_prompt_tokens", "max_doc_length"]
-)
-async def test_documents_are_cut_for_the_model_and_returned_whole(field: str) -> None:
-    # Ten tokens of four bytes each; "ä" has two.
-    documents = ["a" * 50, "ä" * 30, "short"]
-    asked = {"query": "q", "documents": documents, "return_documents": True, field: 10}
-    async with client() as http:
-        answer = await http.post("/v1/rerank", json=asked)
-        page = (await http.get(f"/v1/explain/{answer.headers['x-ranking-id']}")).text
-    assert "a" * 40 in page
-    assert "a" * 41 not in page
-    assert "ä" * 20 in page
-    assert "ä" * 21 not in page
-    returned = {each["index"]: each["document"]["text"] for each in answer.json()["results"]}
-    assert returned == dict(enumerate(documents))
-    assert "2 documents cut to 40 bytes" in answer.json()["meta"]["warnings"][0]
 
 
 async def test_documents_are_cut_by_the_models_tokens_where_they_are_known() -> None:
@@ -301,19 +254,17 @@ def tei_said(message: str, kind: str = "Validation") -> dict[str, str]:
 
 EMPTY = "list of documents must not be empty"
 NO_TEXT = "give a text or an object"
-NO_NUMBER = "give a whole number above 0, or 0 for all"
 
 
 @pytest.mark.parametrize(
     ("fields", "message", "kind"),
     [
         ({"query": None}, "'query' is missing", "invalid"),
-        ({"query": " "}, "query must not be empty", "invalid"),
+        ({"query": " "}, "query is ' ': it must not be empty", "invalid"),
         ({"documents": []}, EMPTY, "empty"),
         ({"documents": ["a", 1]}, f"documents[1] is 1; {NO_TEXT}", "invalid"),
-        ({"top_n": "2"}, f"top_n is '2'; {NO_NUMBER}", "invalid"),
-        ({"return_documents": "yes"}, "return_documents is 'yes'; give true or false", "invalid"),
-        ({"timeout": 0}, "timeout is 0; give seconds, a number above 0", "invalid"),
+        ({"top_n": -2}, "top_n is -2: give a whole number, 0 or more", "invalid"),
+        ({"timeout": 0}, "timeout is 0: Input should be greater than 0", "invalid"),
     ],
 )
 async def test_errors_are_under_every_name(fields: dict[str, Any], message: str, kind: str) -> None:
@@ -331,7 +282,7 @@ async def test_errors_of_tei_and_of_the_services_own_routes() -> None:
         route = await http.post("/v3/rerank", json=QUERY)
         method = await http.get("/v2/rerank")
     assert (empty.status_code, empty.json()) == (400, tei_said(EMPTY, "Empty"))
-    assert (number.status_code, number.json()) == (422, tei_said(f"texts[0] is 1; {NO_TEXT}"))
+    assert (number.status_code, number.json()) == (422, tei_said(f"documents[0] is 1; {NO_TEXT}"))
     assert own.json() == said("invalid request: there is no field 'colour'")
     assert (route.status_code, method.status_code) == (404, 405)
     assert route.json()["detail"] == "there is no route '/v3/rerank'; did you mean '/v2/rerank'?"
@@ -411,10 +362,3 @@ async def test_probes_info_and_keys() -> None:
         for key, status in ((KEY, 200), (f"{KEY}x", 401)):
             answer = await http.post("/rerank", json=QUERY, headers={"Api-Key": key})
             assert answer.status_code == status
-
-
-def test_dialects_share_no_name_and_no_route() -> None:
-    names = [each.name for each in DIALECTS]
-    routes = [route for each in DIALECTS for route in each.routes]
-    assert len({*names}) == len(names)
-    assert len({*routes, *GENERAL}) == len(routes) + len(GENERAL)

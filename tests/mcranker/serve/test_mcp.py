@@ -10,22 +10,20 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client
 
-from mcranker import ChatRequest, ScriptedChat, ServerFailed
-from mcranker.serve import RankerSettings, Settings
+from mcranker import ChatRequest
+from mcranker.serve import Settings
 from mcranker.serve.mcp import mcp_server
 from tests.mcranker.cli.test_cli_process import COMMAND, SECONDS, environment, reply
 from tests.support.cli_support import invoke
-from tests.support.comparing_team import TEAM, by_orders, comparing_team
 from tests.support.loopback import Body, Hang, serve_in_thread
-from tests.support.serving import by_place, model, settings, with_reasons
+from tests.support.serving import by_place, settings
 
 TEXTS = ["soap", "cloth", "N95"]
 ASKED: dict[str, Any] = {"query": "masks", "documents": TEXTS}
@@ -70,7 +68,7 @@ class Heard:
 async def test_its_tools_say_what_they_take_and_give() -> None:
     async with client() as found:
         tools = {tool.name: tool for tool in (await found.list_tools()).tools}
-    assert list(tools) == ["rank", "estimate", "explain", "compare", "recruit_team"]
+    assert list(tools) == ["rank", "estimate", "explain"]
     for tool in tools.values():
         assert tool.description
         assert tool.output_schema is not None
@@ -108,28 +106,6 @@ async def test_it_ranks_explains_and_tells_how_far_it_is() -> None:
         assert "no ranking 'x'" in await refused(found, "explain", ranking_id="x", document_id="1")
 
 
-async def test_reasons_are_given_where_a_call_asks_for_them() -> None:
-    asked: dict[str, Any] = {"query": "masks", "documents": ["cloth", "surgical"], "reasons": 1}
-    heard = Heard()
-    async with client(score=with_reasons) as found:
-        estimate = await called(found, "estimate", **asked)
-        too_little = await refused(found, "rank", **asked, max_calls=12)
-        result = await found.call_tool("rank", asked, progress_callback=heard.add)
-        negative = await refused(found, "rank", **{**asked, "reasons": -1})
-    ranked: Any = result.structured_content
-    reason = {"text": "It names one.", "quote": "surgical", "kind": "said"}
-    first, second = ranked["results"]
-    assert first["reasons"] == dict.fromkeys(ranked["judges"], reason)
-    assert second["reasons"] == {}
-    # A recruiter, the rubrics of three, their six scores, and a call of each for its reason.
-    assert estimate["calls"] == ranked["calls"] == 13
-    assert "it would take 13 calls" in too_little
-    assert heard.all[-2:] == [(6, 6, "6 of 6 scores"), (6, 6, "asking for reasons")]
-    assert "reasons" in negative
-    async with client() as found:  # a score is no reason
-        assert (await called(found, "rank", **asked))["notes"][-1] == "no reason could be had"
-
-
 @pytest.mark.parametrize("constant", [False, True])
 async def test_a_document_without_scores(*, constant: bool) -> None:
     def lost(request: ChatRequest) -> str:
@@ -150,118 +126,22 @@ async def test_a_document_without_scores(*, constant: bool) -> None:
     assert ranked["notes"][0] == f"3 of 9 scores are missing{instead}"
 
 
-async def test_a_recruited_team_may_rank() -> None:
-    async with client(per_request=("team",)) as found:
-        team = (await called(found, "recruit_team", query="masks"))["team"]
-        team["members"] = team["members"][1:2]
-        ranked = await called(found, "rank", **ASKED, team=team)
-        assert ranked["judges"] == [team["members"][0]["persona"]["name"]]
-        by_name = await called(found, "rank", **ASKED, team="clinician")
-        assert by_name["judges"] == ["Clinician"]
-        assert "no team 'none'" in await refused(found, "rank", **ASKED, team="none")
-
-
-@pytest.mark.parametrize("limit", ["max_calls", "max_cost"])
-async def test_a_call_may_say_how_much_it_takes_at_most(limit: str, tmp_path: Path) -> None:
-    priced = ScriptedChat(model().complete, name="openai:gpt-4.1-mini")
-    options = {"model": priced, "ledger": str(tmp_path / "ledger")}
-    async with client(settings(options=options)) as found:
-        too_little = {"max_calls": 12, "max_cost": 1e-9}[limit]
-        message = await refused(found, "rank", **ASKED, **{limit: too_little})
-        assert "nothing was sent: it would take 13 calls, about $" in message
-        assert (await called(found, "estimate", **ASKED))["reused_answers"] == 0
-        enough = {"max_calls": 13, "max_cost": 1.0}[limit]
-        assert (await called(found, "rank", **ASKED, **{limit: enough}))["calls"] == 13
-        # What the ledger has is free.
-        again = await called(found, "rank", **ASKED, **{limit: 0})
-        assert (again["calls"], again["reused_answers"]) == (0, 13)
-
-
-async def test_what_cannot_be_foreseen_is_kept_from_going_beyond() -> None:
-    """A reply that cannot be read is asked for again, which no estimate knows."""
-    asked: list[ChatRequest] = []
-
-    def unreadable(request: ChatRequest) -> str:
-        asked.append(request)
-        return "?"
-
-    async with client(score=unreadable) as found:
-        message = await refused(found, "rank", **ASKED, max_calls=13)
-    assert "max_calls=13 is used up" in message
-    assert len(asked) == 9
-    unpriced = ScriptedChat(model().complete, name="openai:no-such-model")
-    async with client(options={"model": unpriced}) as found:
-        message = await refused(found, "rank", **ASKED, max_cost=1.0)
-    assert "no price is known" in message
-
-
-async def test_a_call_may_say_how_long_it_takes_and_what_else_matters() -> None:
-    prompts: list[str] = []
-
-    async def one(request: ChatRequest) -> str:
-        prompts.append(request.messages[-1].content)
-        if request.tag.doc_id == "2":
-            await anyio.sleep_forever()
-        return '{"Score": 4}'
-
-    async with client(score=one) as found:
-        limits = {"deadline": 0.3, "instruction": "Prefer what seals"}
-        ranked = await called(found, "rank", **ASKED, **limits)
-    assert all("3. Prefer what seals (weight 30%)" in each for each in prompts)
-    given = [each["relevance"] for each in ranked["results"]]
-    assert given == [pytest.approx(0.4), pytest.approx(0.4), None]
-    assert ranked["relevance_is"] == "absolute"
-    assert ranked["notes"][0] == "partial: the deadline came before all scores"
-
-
-async def test_two_rankings_are_compared() -> None:
-    changed = False
-
-    def score(request: ChatRequest) -> str:
-        # From 1, 2, 3 by all to 9, 2, 3 by the virologist: 1 + 9 + 1, 6 and 9 are the sums.
-        mine = changed and (request.tag.persona, request.tag.doc_id) == ("Virologist", "0")
-        return json.dumps({"Score": 9 if mine else int(request.tag.doc_id) + 1})
-
-    async with client(score=score) as found:
-        before = await called(found, "rank", **ASKED)
-        changed = True
-        after = await called(found, "rank", **ASKED)
-        names = {"before": before["ranking_id"], "after": after["ranking_id"]}
-        told = await called(found, "compare", **names)
-        moved = [(each["id"], each["rank_before"], each["rank_after"]) for each in told["moved"]]
-        assert moved == [("0", 3, 1), ("2", 1, 2), ("1", 2, 3)]
-        assert told["moved"][0]["why"].startswith("Virologist rose from 1 to 9")
-        assert told["summary"]
-        assert "no ranking 'x'" in await refused(found, "compare", before="x", after="y")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"query": " "}, "query must not be empty"),
+        ({"query": " "}, "must not be empty"),
         ({"documents": []}, "documents is empty"),
-        ({"documents": TEXTS * 2}, "documents has 6 documents; send up to 5"),
+        ({"documents": TEXTS * 2}, "6 documents; send up to 5"),
         ({"query": "q" * 21}, "query has 21 characters; give up to 20"),
         ({"documents": [{"text": "a", "id": "1"}] * 2}, "'1'"),
         ({"team": "clinician"}, "'team' cannot be chosen"),
         ({"top_n": 0}, "top_n"),
         ({"documents": [3]}, "docs[0]"),
-        ({"documents": None}, "documents"),
     ],
 )
 async def test_odd_calls_are_refused_in_words(arguments: dict[str, Any], message: str) -> None:
     async with client(limits={"documents": 5, "query": 20}) as found:
         assert message in await refused(found, "rank", **{**ASKED, **arguments})
-
-
-async def test_a_failing_model_is_told_without_addresses() -> None:
-    def fail(_: ChatRequest) -> str:
-        raise ServerFailed("at http://10.0.0.7:8000, with key sk-1")
-
-    async with client(score=fail) as found:
-        message = await refused(found, "rank", **ASKED)
-    assert "cannot be reached or failed" in message
-    assert "10.0.0.7" not in message
 
 
 async def test_a_caller_that_gives_up_cancels_its_calls() -> None:
@@ -378,48 +258,6 @@ def test_over_pipes_it_ends_when_asked(ending: signal.Signals | str, ranks: bool
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
-def test_a_client_that_does_not_read_does_not_hold_up_the_end() -> None:
-    with serve_in_thread(reply) as model, over_pipes(model.url) as server:
-        server.send(a_call("tools/list") * 40)
-        server.stdout.readline()  # of some 8 kB each; a pipe holds 64
-        server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(SECONDS) == 143
-
-
-def test_closed_pipes_are_refused() -> None:
-    command = [*COMMAND, "serve", "--mcp", "stdio", "--model", "openai:m", "--quiet"]
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *command],
-        check=False,
-        capture_output=True,
-        encoding="utf-8",
-        env=environment(OPENAI_API_KEY="sk-tests"),
-        timeout=SECONDS,
-    )
-    assert done.returncode == 2
-    assert "standard input or output is closed" in done.stderr
-
-
-async def test_over_pipes() -> None:
-    with serve_in_thread(reply) as model:
-        flags = (
-            "serve",
-            "--mcp",
-            "stdio",
-            "--model",
-            "openai:m",
-            "--base-url",
-            model.url,
-            "--quiet",
-        )
-        env = environment(MCRANKER_LEDGER="none", OPENAI_API_KEY="sk-tests")
-        server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], *flags], env=env)
-        async with Client(server) as found:
-            ranked = await called(found, "rank", **ASKED)
-    assert [each["relevance"] for each in ranked["results"]] == [pytest.approx(0.7)] * 3
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
 async def test_over_http_and_stopped() -> None:
     with serve_in_thread(reply) as model:
         command = [*COMMAND, "serve", "--mcp", "http", "--port", "0", "--model", "openai:m"]
@@ -458,19 +296,3 @@ def test_other_machines_are_not_served() -> None:
     result = invoke("serve", "--mcp", "http", "--host", "0.0.0.0", "--model", "openai:m")
     assert result.exit_code == 2
     assert "can be reached from other machines" in result.stderr
-
-
-async def test_judges_that_compare_have_ranks_instead_of_scores() -> None:
-    model, _ = comparing_team(by_orders(dict.fromkeys(TEAM, "ba")))
-    options = {"model": model, "ledger": None, "team_size": 3}
-    ranker = RankerSettings("list", "rankgpt", options, ("*",))
-    async with client(Settings(rankers=(ranker,))) as found:
-        ranked = await called(found, "rank", query="masks", documents=["mask a", "mask b"])
-        told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="0")
-    assert ranked["judges"] == list(TEAM)
-    assert [each["index"] for each in ranked["results"]] == [1, 0]
-    assert ranked["relevance_is"] == "by_rank"
-    assert ranked["notes"] == ["the ranker gives an order, no relevance: null"]
-    assert [each["relevance"] for each in ranked["results"]] == [None, None]
-    assert told["ranks"] == dict.fromkeys(TEAM, 2)
-    assert told["score"] is not None

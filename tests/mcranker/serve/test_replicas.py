@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 
-from mcranker.llm.ledger.postgres_store import PostgresStore
-from mcranker.serve import served as readiness
+from mcranker.serve import app as readiness
 from tests.mcranker.cli.test_cli_process import SECONDS, reply
 from tests.mcranker.serve.test_command import ASKED, asking, model_at, running
 from tests.support.loopback import Body, serve_in_thread
 from tests.support.postgres import Relay, database_of
-from tests.support.serving import by_place, client, settings, until, until_so
+from tests.support.serving import client, settings, until, until_so
 
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
 
@@ -81,7 +78,7 @@ def test_a_question_at_two_replicas_is_paid_for_once_and_survives_the_end_of_one
 async def test_it_is_not_ready_while_the_database_is_away(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readiness, "SECONDS", 0.2)
+    monkeypatch.setattr(readiness, "_LEDGER_SECONDS", 0.2)
     async with Relay(url) as relay, client(settings(options={"ledger": relay.url})) as http:
 
         async def status(path: str) -> int:
@@ -99,47 +96,3 @@ async def test_it_is_not_ready_while_the_database_is_away(
         relay.mend()
         await until_so(ready)
         assert (await http.post("/v2/rerank", json=ASKED)).status_code == 200
-
-
-@pytest.mark.anyio
-async def test_it_is_not_ready_before_the_database_was_ever_reached() -> None:
-    pytest.importorskip("asyncpg")
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        port = bound.getsockname()[1]
-    away = f"postgresql://me:secret@127.0.0.1:{port}/none"
-    async with client(settings(options={"ledger": away})) as http:
-        found = await http.get("/readyz")
-    assert (found.status_code, "secret" in found.text) == (503, False)
-
-
-@pytest.mark.anyio
-async def test_a_reply_that_comes_while_the_database_is_away_is_kept(url: str) -> None:
-    asked, released = anyio.Event(), anyio.Event()
-
-    async def slow(request: Any) -> str:
-        asked.set()
-        await released.wait()
-        return by_place(request)
-
-    answers: list[httpx.Response] = []
-    async with Relay(url) as relay:
-        async with (
-            client(settings(slow, options={"ledger": relay.url})) as http,
-            anyio.create_task_group() as group,
-        ):
-
-            async def ask() -> None:
-                answers.append(await http.post("/v2/rerank", json=ASKED))
-
-            group.start_soon(ask)
-            await asked.wait()
-            relay.cut()
-            released.set()
-            await anyio.wait_all_tasks_blocked()
-            assert not answers
-            relay.mend()
-        assert answers[0].status_code == 200
-    store = PostgresStore(url)
-    # As above: none of them is lost.
-    assert sum(each.answers for each in await store.stats()) == 1 + 3 + 3 * 2
-    await store.aclose()

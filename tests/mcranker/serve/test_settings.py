@@ -98,11 +98,3 @@ def test_what_cannot_be_is_said_with_the_files_name(tmp_path: Path, text: str, s
         load_settings(path)
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
-
-
-def test_files_that_are_none(tmp_path: Path) -> None:
-    (tmp_path / "latin.toml").write_bytes(b"# \xe4")
-    (tmp_path / "large.toml").write_bytes(b"#" * 1_000_001)
-    for name, said in [("none", "No such file"), ("latin", "UTF-8"), ("large", "longer than")]:
-        with pytest.raises(ConfigError, match=said):
-            load_settings(tmp_path / f"{name}.toml")

@@ -113,20 +113,6 @@ async def test_documents_without_a_score(
     assert "10.0.0.7" not in answer.text
 
 
-async def test_where_no_reply_can_be_read_there_is_no_order_either() -> None:
-    _, numbers, meta, _ = await asked(one(model(lambda _: "?"), "mcranker"))
-    assert meta["relevance"] != "by_rank"
-    assert max(each for each in numbers if each is not None) <= 0.01
-
-
-async def test_or_the_request_fails() -> None:
-    service = one(model(down), "mcranker", on_failure="keep_order", unscored="error")
-    *_, answer = await asked(service)
-    assert answer.status_code == 503
-    assert answer.json()["error"]["retryable"]
-    assert answer.headers["retry-after"] == "1"
-
-
 async def test_a_whole_ranking_has_no_numbers_that_are_made_up() -> None:
     async with client(one(model(slow_for_two), "mcranker")) as http:
         whole = await http.post("/v1/rank", json={**ASKED, "timeout": 0.3})

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +8,12 @@ import anyio
 import pytest
 
 from mcranker import DirectRanker, Ranking
-from mcranker.errors import ConfigError, MCRankerError, ModelTimeout, UnsupportedCapability
+from mcranker.errors import ConfigError, MCRankerError
 from mcranker.llm.batch.batched import BatchTimings, batched
-from mcranker.llm.chat import ChatModel, ChatReply, Question
+from mcranker.llm.chat import ChatModel, ChatReply
+from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.openai_chat import CompatibleChat, OpenAIChat
 from mcranker.llm.scripted import ScriptedChat
 from tests.support.batch_place import SECRET, ask, both, outcomes, text_of, texts, workplace
 from tests.support.batch_server import failure
@@ -156,14 +154,6 @@ async def test_what_expired_goes_again(provider: str, outcome: str, tmp_path: Pa
     assert sizes == [3, 2, 1]
 
 
-async def test_what_openai_leaves_out_of_an_expired_batch_has_expired(tmp_path: Path) -> None:
-    async with workplace("openai", tmp_path) as place:
-        place.server.status = "expired"
-        place.server.script = lambda _: "missing"
-        with pytest.raises(ModelTimeout, match="batch_2 ended before"):
-            await place.model().complete(ask("p"))
-
-
 @both
 async def test_a_batch_that_was_cancelled_elsewhere(provider: str, tmp_path: Path) -> None:
     outcome = {"openai": "cancelled", "anthropic": "missing"}[provider]
@@ -207,30 +197,6 @@ async def test_parameters_that_a_model_refuses_are_left_out(
     assert caplog.text.count("refuses") == 2
 
 
-async def test_log_probabilities_that_a_model_refuses_are_not_done_without(tmp_path: Path) -> None:
-    error = {"message": "", "param": "logprobs", "code": "unsupported_parameter"}
-    requests = [ask(f"p{i}", labels=("Yes", "No")) for i in range(3)]
-    async with workplace("openai", tmp_path) as place:
-        place.server.script = lambda _: Answer(400, {"error": error})
-        found = await outcomes(place.model(), requests)
-        assert texts(found) == ["UnsupportedCapability"] * 3
-        assert len(place.server.jobs) == 1
-
-
-async def test_what_a_model_cannot_do_is_not_sent(tmp_path: Path) -> None:
-    async with workplace("anthropic", tmp_path) as place:
-        with pytest.raises(UnsupportedCapability, match="no log-probabilities"):
-            await place.model().complete(ask("p", labels=("Yes", "No")))
-        assert place.server.seen == []
-    async with workplace("openai", tmp_path / "2") as place:
-        model = place.model(place.service("gpt-6-luna"))
-        assert place.chats[0].capabilities.max_questions == 400
-        assert model.capabilities.max_questions == 0
-        with pytest.raises(UnsupportedCapability, match="no decisions"):
-            await model.complete(ask("p", questions=(Question("a", "good?", 10),)))
-        assert place.server.seen == []
-
-
 async def test_another_one_goes_on_when_the_one_who_works_is_cancelled(tmp_path: Path) -> None:
     async with workplace("openai", tmp_path) as place:
         model = place.model()
@@ -252,75 +218,19 @@ async def test_another_one_goes_on_when_the_one_who_works_is_cancelled(tmp_path:
         assert await place.kept(ask("p0")) is not None
 
 
-async def test_nothing_is_lost_while_a_distant_ledger_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with workplace("openai", tmp_path) as place:
-        model, read, reads = place.model(), place.ledger.store.get_many, list[int]()
-        tasks = [asyncio.create_task(model.complete(ask(f"p{i}"))) for i in range(2)]
-
-        async def distant(keys: Collection[bytes]) -> dict[bytes, ChatReply]:
-            reads.append(len(keys))
-            if len(reads) == 1:
-                tasks[0].cancel()  # which does the work
-            elif len(reads) == 2:
-                tasks.append(asyncio.create_task(model.complete(ask("p2"))))
-            for _ in range(3):
-                await asyncio.sleep(0)
-            return await read(keys)
-
-        monkeypatch.setattr(place.ledger.store, "get_many", distant)
-        assert (await tasks[1]).text == "re: p1"
-        assert (await tasks[2]).text == "re: p2"
-        assert tasks[0].cancelled()
-        assert [len(job.requests) for job in place.server.jobs] == [1, 1]
-        assert reads == [2, 1, 1]
-
-
-async def test_one_that_is_called_to_work_and_cancelled_calls_another(tmp_path: Path) -> None:
-    async with workplace("openai", tmp_path) as place:
-        model = place.model()
-        tasks = [asyncio.create_task(model.complete(ask(f"p{i}"))) for i in range(3)]
-
-        def cancel_two() -> None:
-            tasks[0].cancel()
-            asyncio.get_running_loop().call_soon(tasks[1].cancel)
-
-        place.time.at[6.0] = cancel_two
-        assert (await tasks[2]).text == "re: p2"
-        for task in tasks[:2]:
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-
-async def test_two_event_loops_one_after_the_other(tmp_path: Path) -> None:
-    async with workplace("openai", tmp_path) as place:
-        model = place.model()
-
-        def ask_elsewhere(text: str) -> str:
-            async def main() -> str:
-                reply = await model.complete(ask(text))
-                await model.aclose()
-                return reply.text
-
-            return asyncio.run(main())
-
-        assert await asyncio.to_thread(ask_elsewhere, "p") == "re: p"
-        assert await asyncio.to_thread(ask_elsewhere, "q") == "re: q"
-
-
 def test_which_models_have_batches(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
     for model in (
         OpenAIChat("gpt-6-luna", api_key="k"),
         AnthropicMessages("claude-haiku-5-5", api_key="k"),
     ):
-        assert batched(model, tmp_path, None).name == f"{model.name}+batch"
-    with pytest.raises(ConfigError, match="server of one's own"):
-        batched(CompatibleChat("m", base_url="http://127.0.0.1:9/v1"), tmp_path, None)
-    with pytest.raises(ConfigError, match="in this process"):
-        batched(ScriptedChat(lambda _: "", name="local:smollm2"), tmp_path, None)
-    with pytest.raises(ConfigError, match="'scripted:function': it is not one of"):
-        batched(ScriptedChat(lambda _: ""), tmp_path, None)
+        assert batched(model, tmp_path, ledger).name == f"{model.name}+batch"
+    for other in (
+        CompatibleChat("m", base_url="http://127.0.0.1:9/v1"),
+        ScriptedChat(lambda _: ""),
+    ):
+        with pytest.raises(ConfigError, match="only OpenAI's and Anthropic's own"):
+            batched(other, tmp_path, ledger)
 
 
 async def test_a_batch_outlives_a_deadline(tmp_path: Path) -> None:
@@ -344,22 +254,6 @@ async def test_a_batch_outlives_a_deadline(tmp_path: Path) -> None:
         assert not whole.partial
         assert all("unusable answer" in each.reason for each in whole.missing)
         assert whole.usage.unreadable + whole.reused.unreadable == 4
-
-
-def test_batches_are_noted_beside_the_file_that_a_link_leads_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    link, ledger = tmp_path / "link.sqlite", tmp_path / "store" / "ledger.sqlite"
-    link.symlink_to(ledger)
-    folders: list[Path] = []
-
-    def noted(chat: ChatModel, folder: Path, _: object) -> ChatModel:
-        folders.append(folder)
-        return chat
-
-    monkeypatch.setattr("mcranker.llm.batch.batched.batched", noted)
-    DirectRanker(model=ScriptedChat(lambda _: "7"), batch=True, ledger=link).close()
-    assert set(folders) == {ledger.with_name("ledger.sqlite.batches")}
 
 
 @both

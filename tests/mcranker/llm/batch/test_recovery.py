@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -13,22 +12,16 @@ from mcranker.errors import (
     ConnectionFailed,
     LedgerError,
     ModelNotFound,
-    RateLimited,
-    RequestRejected,
 )
-from mcranker.llm.batch.batched import Batched
 from mcranker.llm.batch.notes import BatchNotes
 from mcranker.llm.batch.services import OpenAIBatches
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from tests.support.batch_place import SECRET, ask, both, outcomes, stopped_run, texts, workplace
-from tests.support.batch_server import FakeTime
 from tests.support.loopback import (
     Answer,
     Drop,
     clean_environment,
     completion,
-    deaf_port,
-    openai_error,
     position,
 )
 
@@ -54,7 +47,7 @@ async def test_a_run_that_is_started_again_finds_its_batch(
         assert "batch batch_0 goes on" in caplog.text
         (note,) = place.notes
         assert (note["batch"], note["endpoint"]) == ("batch_0", place.server.url)
-        assert sorted(note["groups"][0]["keys"]) == sorted(place.server.jobs[0].keys)
+        assert sorted(note["requests"]) == sorted(place.server.jobs[0].keys)
         assert "p1" not in json.dumps(note)
         assert SECRET not in json.dumps(note)
         found = await outcomes(place.model(), [*requests[:2], ask("new")])
@@ -141,33 +134,6 @@ async def test_a_creation_whose_answer_was_lost_is_not_repeated(tmp_path: Path) 
 
 
 @both
-async def test_a_creation_that_did_not_arrive_is_repeated(provider: str, tmp_path: Path) -> None:
-    async with workplace(provider, tmp_path) as place:
-        place.server.fail("POST", "/batches", Answer(503, "busy"), times=2)
-        assert texts(await outcomes(place.model(), [ask("p"), ask("q")])) == ["re: p", "re: q"]
-        assert len(place.server.jobs) == 1
-        uploads = place.server.count("POST", "/files")
-    assert uploads == (1 if provider == "openai" else 0)
-
-
-@both
-async def test_a_cancelled_creation_is_finished_first(provider: str, tmp_path: Path) -> None:
-    async with workplace(provider, tmp_path) as place:
-        model = place.model()
-        with anyio.CancelScope() as scope:
-            normal = place.server._new
-
-            def new(*args: Any) -> Any:
-                scope.cancel()
-                return normal(*args)
-
-            place.server._new = new  # type: ignore[assignment, method-assign]  # a hook
-            await model.complete(ask("p"))
-        assert scope.cancelled_caught
-        assert [note["batch"] for note in place.notes] == ["batch_0"]
-
-
-@both
 async def test_failures_while_polling_are_waited_out(provider: str, tmp_path: Path) -> None:
     async with workplace(provider, tmp_path) as place:
         server = place.server
@@ -225,28 +191,6 @@ async def test_a_batch_that_is_not_there_any_more(tmp_path: Path) -> None:
         assert texts([await place.model().complete(ask("p"))]) == ["re: p"]
 
 
-async def test_a_server_that_was_never_there(tmp_path: Path) -> None:
-    time, folder = FakeTime(), tmp_path / "batches"
-    with deaf_port() as port:
-        chat = OpenAIChat("gpt-4.1", api_key="k", base_url=f"http://127.0.0.1:{port}/v1")
-        notes = BatchNotes(folder)
-        model = Batched(OpenAIBatches(chat), notes, sleep=time.sleep, clock=time.clock)
-        with pytest.raises(ConnectionFailed):
-            await model.complete(ask("p"))
-        await model.aclose()
-    assert time.now - time.start < 10
-    assert not folder.exists()
-
-
-@pytest.mark.parametrize("broken", ["batches", "ledger.sqlite"])
-async def test_every_caller_gets_the_error_of_the_disk(broken: str, tmp_path: Path) -> None:
-    (tmp_path / broken).write_text("This is neither a ledger nor a folder, but a line.")
-    async with workplace("openai", tmp_path) as place:
-        found = await outcomes(place.model(), [ask("p"), ask("q"), ask("r")])
-        assert [type(each) for each in found] == [LedgerError] * 3
-        assert place.server.count("POST", "/batches") == 0
-
-
 async def test_answers_that_cannot_be_kept_can_be_fetched_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,17 +215,6 @@ async def test_results_that_break_off_are_read_again(tmp_path: Path) -> None:
         assert len(place.server.jobs) == 1
 
 
-async def test_without_a_ledger_what_no_caller_took_can_be_fetched_later(tmp_path: Path) -> None:
-    async with workplace("openai", tmp_path) as place:
-        await stopped_run(place, [ask("p"), ask("q")], after=3, ledger=False)
-        model = place.model(ledger=False)
-        assert texts(await outcomes(model, [ask("p")])) == ["re: p"]
-        assert [len(note["groups"][0]["keys"]) for note in place.notes] == [1]
-        assert texts(await outcomes(model, [ask("q")])) == ["re: q"]
-        assert len(place.server.jobs) == 1
-        assert place.notes == []
-
-
 async def test_notes_of_others_and_what_is_no_note_are_left_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -296,31 +229,6 @@ async def test_notes_of_others_and_what_is_no_note_are_left_alone(
         assert path.exists()
         assert "broken.json is no note of a batch" in caplog.text
         assert len(list(place.folder.iterdir())) == 3
-
-
-@both
-async def test_results_may_be_redirected_nowhere(provider: str, tmp_path: Path) -> None:
-    async with workplace(provider, tmp_path) as place:
-        part = "/content" if provider == "openai" else "/results"
-        location = {"Location": f"http://127.0.0.1:1/{TOKEN}"}
-        place.server.fail("GET", part, Answer(307, {}, location))
-        (error,) = await outcomes(place.model(), [ask("p")])
-        assert type(error) is RequestRejected
-        assert "it redirects to 'http://127.0.0.1:1'" in str(error)
-        # What is paid for is fetched by the next run.
-        assert texts(await outcomes(place.model(), [ask("p")])) == ["re: p"]
-        assert len(place.server.jobs) == 1
-
-
-@both
-async def test_a_batch_that_asks_to_wait_for_years(provider: str, tmp_path: Path) -> None:
-    async with workplace(provider, tmp_path) as place:
-        part = "/files" if provider == "openai" else "/batches"
-        later = {"Retry-After": "999999999"}
-        place.server.fail("POST", part, Answer(429, openai_error("slow"), later))
-        (error,) = await outcomes(place.model(), [ask("p")])
-        assert type(error) is RateLimited
-        assert place.time.now - place.time.start < 3600
 
 
 async def test_a_note_of_a_batch_holds_no_secret_and_is_found(tmp_path: Path) -> None:

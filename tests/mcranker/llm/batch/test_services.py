@@ -3,10 +3,8 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from mcranker.errors import (
@@ -19,28 +17,21 @@ from mcranker.errors import (
     RequestRejected,
     ServerFailed,
 )
-from mcranker.llm.batch.notes import BatchGroup, BatchNote
+from mcranker.llm.batch.notes import BatchNote
 from mcranker.llm.batch.services import (
-    MOST_PAGES,
     AnthropicBatches,
     BatchService,
     OpenAIBatches,
-    lines_of,
 )
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.sdk_chat import SdkChat
-from tests.support.batch_place import workplace
 from tests.support.batch_server import BatchServer, FakeTime, serve_batches
 from tests.support.loopback import (
-    Answer,
     Body,
     anthropic_message,
     clean_environment,
-    completion,
     openai_error,
-    serve,
 )
 
 KEYS = ("a" * 64, "b" * 64)
@@ -77,27 +68,7 @@ def anthropic(server: BatchServer) -> AnthropicBatches:
 
 
 async def lines_at(service: BatchService, path: str) -> list[bytes]:
-    chat = service.chat
-    return [line async for line in lines_of(chat.stream(path), chat.service)]
-
-
-@pytest.mark.parametrize(
-    ("service", "chat", "reply"),
-    [
-        (OpenAIBatches, OpenAIChat("gpt-4.1-mini", api_key="k"), completion("7")),
-        (OpenAIBatches, OpenAIChat("gpt-6-luna", api_key="k"), completion("7")),
-        (AnthropicBatches, AnthropicMessages("claude-haiku-4-5", api_key="k"), anthropic_message()),
-    ],
-)
-async def test_a_line_asks_what_a_call_asks(service: Any, chat: SdkChat, reply: Body) -> None:
-    async with serve(lambda _: reply) as live:
-        model = type(chat)(chat.name.partition(":")[2], api_key="k", base_url=live.url)
-        await model.complete(REQUEST)
-        line = json.loads(service(model).line(KEYS[0], model.writer()(REQUEST)))
-        await model.aclose()
-    asked = {"method": "POST", "url": "/v1/chat/completions", "body": live.bodies[0]}
-    anthropic = {"params": live.bodies[0]}
-    assert line == {"custom_id": KEYS[0]} | (asked if service is OpenAIBatches else anthropic)
+    return (await service.chat.fetch("get", path)).splitlines()
 
 
 async def test_what_goes_over_the_wire_to_openai() -> None:
@@ -161,8 +132,8 @@ async def test_what_goes_over_the_wire_to_anthropic() -> None:
 
 
 def note(mark: str, created: float) -> BatchNote:
-    groups = (BatchGroup(stage="score", keys=KEYS),)
-    return BatchNote(model="openai:m", endpoint="e", mark=mark, created=created, groups=groups)
+    requests = dict.fromkeys(KEYS, ("score", ()))
+    return BatchNote(model="openai:m", endpoint="e", mark=mark, created=created, requests=requests)
 
 
 async def test_a_batch_is_found_by_its_mark() -> None:
@@ -178,26 +149,6 @@ async def test_a_batch_is_found_by_its_mark() -> None:
         assert await service.find(note("f" * 32, time.start + 2 * 3600)) is None
         assert server.count("GET", "/batches") == 3 + 2
         await service.chat.aclose()
-
-
-async def test_a_list_of_batches_without_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert MOST_PAGES == 1000
-    monkeypatch.setattr("mcranker.llm.batch.services.MOST_PAGES", 20)
-    async with workplace("openai", tmp_path) as place:
-        batch: Body = {
-            "id": "other",
-            "status": "in_progress",
-            "processing_status": "in_progress",
-            "created_at": int(place.time.now),
-            "request_counts": {"total": 9},
-        }
-        page = {"data": [batch], "has_more": True, "last_id": "other"}
-        place.server.fail("GET", "/batches", Answer(200, page), times=25)
-        with anyio.fail_after(60):
-            assert await place.service().find(note("0" * 32, place.time.now)) is None
-        assert len(place.server.faults) == 5
 
 
 def errored(kind: str, message: str = "m") -> dict[str, Any]:
@@ -284,25 +235,3 @@ async def test_states(status: str, ended: bool, unanswered: str) -> None:
         server.polls, server.status = 1, status
         found = await service.check("batch_0")
     assert (found.ended, found.unanswered, found.refusal) == (ended, unanswered, "")
-
-
-async def test_results_that_are_not_kept_any_more() -> None:
-    async with serve_batches("anthropic") as server:
-        service = anthropic(server)
-        server._new([], {})
-        server.polls = 0
-        play = server._anthropic_batch
-        server._anthropic_batch = lambda job: play(job) | {"results_url": None}  # type: ignore[method-assign]
-        status = await service.check("batch_0")
-        await service.chat.aclose()
-    assert (status.ended, status.results, status.unanswered) == (True, (), "failed")
-
-
-async def test_an_answer_without_an_id() -> None:
-    async with batches() as (server, service):
-        server.fail("POST", "/batches", Answer(200, {"status": "validating"}))
-        with pytest.raises(ServerFailed, match=r"unreadable answer.*id: Field required"):
-            await service.create(b"file-0", "0" * 32)
-        server.fail("POST", "files", Answer(200, {"object": "file"}))
-        with pytest.raises(ServerFailed, match="unreadable answer"):
-            await service.upload([b"{}"], "0" * 32)

@@ -7,11 +7,8 @@ import hashlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +17,6 @@ from typing import IO
 
 import pytest
 
-from mcranker import MCRanker
-from mcranker.llm.ledger import in_flight as owner
 from mcranker.llm.ledger.ledger import Ledger, Ledgered
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.scripted import ScriptedChat
@@ -107,29 +102,6 @@ def test_four_processes_pay_once_and_print_the_same(tmp_path: Path) -> None:
     assert verified(tmp_path / "ledger") == (calls, [])
 
 
-def test_eight_threads_with_rankers_of_their_own_pay_once(path: Path) -> None:
-    fickle = Fickle(0.02)
-    docs = [f"passage {number}" for number in range(10)]
-    runs: list[list[tuple[str, float]]] = []
-    paid: list[int] = []
-
-    async def rank(url: str) -> None:
-        async with MCRanker(team_size=3, model="openai:test", base_url=url, ledger=path) as ranker:
-            ranking = await ranker.arank("Which mask is best?", docs)
-        runs.append([(hit.doc_id, hit.score or 0.0) for hit in ranking])
-        paid.append(ranking.usage.calls)
-
-    with serve_in_thread(fickle) as server:
-        threads = [threading.Thread(target=asyncio.run, args=(rank(server.url),)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert fickle.again == 0
-    assert sum(paid) == len(fickle.asked) == calls_of(1, passages=len(docs))
-    assert runs == runs[:1] * 8
-
-
 LEASE = 0.6
 HOLDER = """
 from mcranker.llm.ledger.ledger import Ledgered
@@ -186,112 +158,6 @@ def test_a_killed_process_is_waited_for_until_its_lease_ends(path: Path) -> None
     with holder(path, STUCK) as (process, _):
         process.kill()
         assert asked_here(path) == "here"
-
-
-def test_claims_of_a_killed_process_do_not_outlive_it(path: Path) -> None:
-    with holder(path, STUCK) as (process, _):
-        process.kill()
-        process.wait()
-        sql(path, "UPDATE claims SET lease_until = lease_until + 12")  # none has ended
-        began = time.monotonic()
-        assert asked_here(path) == "here"
-        assert time.monotonic() - began < 10
-
-
-APART = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
-CLAIM = """
-from mcranker.llm.ledger.sqlite_store import SQLiteStore
-
-async def main():
-    store = SQLiteStore(Path(sys.argv[1]))
-    print(len(await store.claim_many((key(1),))), flush=True)
-    sys.stdin.readline()
-    await store.aclose()
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("first", [(), APART])
-@pytest.mark.parametrize("then", [(), APART])
-def test_a_claim_holds_in_containers_of_one_host_name(
-    path: Path, first: tuple[str, ...], then: tuple[str, ...]
-) -> None:
-    try:
-        subprocess.run([*APART, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("needs the right to make namespaces")
-    holding = start(CLAIM, path, within=first, stdin=subprocess.PIPE)
-    try:
-        assert holding.stdout is not None
-        assert holding.stdout.readline() == "1\n"
-        assert finished(start(CLAIM, path, within=then, stdin=subprocess.PIPE), "\n") == "0\n"
-    finally:
-        finished(holding, "\n")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-@pytest.mark.parametrize(
-    ("changed", "alive", "ended"),
-    [
-        ({}, True, False),
-        ({}, False, True),
-        ({"start": "78"}, True, True),  # the number was given again
-        ({"start": ""}, True, False),
-        ({"boot": "another"}, False, False),
-        ({"namespace": "pid:[2]"}, False, False),
-        ({"boot": "another", "start": "78"}, True, False),
-        ({"namespace": "pid:[2]", "start": "78"}, True, False),
-        ({"self": "1"}, False, False),  # the /proc of another namespace
-        ({"boot": ""}, False, False),  # no /proc
-    ],
-)
-def test_a_process_has_ended_only_where_its_number_is_known(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    changed: dict[str, str],
-    alive: bool,
-    ended: bool,
-) -> None:
-    process = str(os.getpid())
-
-    def proc(name: str, self: str = process, **of: str) -> Path:
-        system = {"boot": "one", "namespace": "pid:[1]", "start": "77", **of}
-        folder = tmp_path / name
-        (folder / process / "ns").mkdir(parents=True)
-        (folder / "self").symlink_to(self)
-        (folder / process / "ns/pid").symlink_to(system["namespace"])
-        if system["start"]:
-            stat = f"{process} (a ) name) S {'0 ' * 18}{system['start']} 0\n"
-            (folder / process / "stat").write_text(stat)
-        if system["boot"]:
-            (folder / "sys/kernel/random").mkdir(parents=True)
-            (folder / "sys/kernel/random/boot_id").write_text(f"{system['boot']}\n")
-        return folder
-
-    monkeypatch.setattr(owner, "_PROC", proc("then"))
-    claimed = owner.new_owner()
-    monkeypatch.setattr(owner, "_PROC", proc("now", **changed))
-    if not alive:
-        with subprocess.Popen(["true"]) as gone:
-            pass
-        claimed = claimed.replace(f" {process} ", f" {gone.pid} ", 1)
-    assert owner.has_ended(claimed) is ended
-
-
-@pytest.mark.parametrize("name", ["", "1 0f0f host", "damaged", "a 1 b", "a x y z", "a 1 2 "])
-def test_an_owner_of_another_form_has_not_ended(name: str) -> None:
-    assert not owner.has_ended(name)
-
-
-@pytest.mark.usefixtures("short_lease")
-def test_a_stopped_process_gets_the_answer_of_the_one_that_was_faster(path: Path) -> None:
-    with holder(path, 0.1) as (process, stdout):
-        process.send_signal(signal.SIGSTOP)
-        assert asked_here(path) == "here"
-        process.send_signal(signal.SIGCONT)
-        assert stdout.readline() == "here\n"
-    assert sql(path, "SELECT count(*) FROM replies") == [(1,)]
 
 
 WRITE = """
@@ -365,42 +231,6 @@ asyncio.run(main())
     confirmed = [int(number) for number in (*numbers, last)]
     assert len(confirmed) > 10
     assert found(path, *confirmed)
-
-
-ROOM = """
-import resource
-from mcranker.llm.ledger.ledger import Ledgered
-from mcranker.llm.scripted import ScriptedChat
-
-calls = 0
-def answer(request):
-    global calls
-    calls += 1
-    return "yes"
-
-async def main(path, before, room):
-    chat = Ledgered(ScriptedChat(answer, name=MODEL), Ledger(path))
-    for number in range(int(before)):
-        await chat.complete(request(f"before {number}"))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int(room), resource.RLIM_INFINITY))
-    try:
-        for number in range(1100):
-            await chat.complete(request(str(number)))
-    except LedgerError as error:
-        print(calls, error)
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-@pytest.mark.parametrize(("before", "room"), [(0, 60_000), (1, 10_000_000)])
-def test_a_full_disk_is_noticed_while_answers_can_still_be_kept(
-    path: Path, before: int, room: int
-) -> None:
-    paid, problem = finished(start(ROOM, path, str(before), str(room))).split(" ", 1)
-    assert (int(paid) == 0) is (before == 0)
-    assert problem.startswith(f"the ledger {str(path)!r} needs more room: 16 MiB cannot be")
-    assert sql(path, "SELECT count(*) FROM replies") == [(int(paid),)]
 
 
 FORKS = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -174,25 +173,6 @@ async def test_another_one_asks_if_the_first_is_cancelled(ledger: Ledger) -> Non
     assert not len(ledger.in_flight)
 
 
-async def test_an_answer_that_came_is_used_though_its_caller_is_cancelled(
-    ledger: Ledger, path: Path
-) -> None:
-    paced = Paced()
-    chat = model(paced, ledger)
-    first = asyncio.create_task(chat.complete(request()))
-    await paced.asked.wait()
-    with locked(path):  # so that the answer waits to be written
-        paced.go.set()
-        await settle()
-        first.cancel()
-        await settle()
-        other = asyncio.create_task(chat.complete(request()))
-        await settle()
-        assert (first.cancelled(), other.done()) == (True, False)
-    assert await other == reply("answer 1", reused=True)
-    assert paced.calls == 1
-
-
 async def test_an_answer_that_cannot_be_kept_is_not_used(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,20 +186,6 @@ async def test_an_answer_that_cannot_be_kept_is_not_used(
     assert not len(ledger.in_flight)
     monkeypatch.undo()
     assert (await chat.complete(request())).text == "yes"
-
-
-async def test_of_two_answers_the_one_that_is_kept_first_is_used_by_all(
-    ledger: Ledger, path: Path
-) -> None:
-    async def answer(asked: ChatRequest) -> ChatReply:
-        there = NewAnswer(request_key(chat, asked), ChatReply("there"), MODEL, "score")
-        await SQLiteStore(path).complete_many([there])  # by another process
-        return reply("here")
-
-    chat = model(answer, ledger)
-    mine = await chat.complete(request())
-    assert (mine.text, mine.reused, mine.usage) == ("there", False, reply().usage)  # paid for too
-    assert await chat.complete(request()) == ChatReply("there", reused=True)
 
 
 @pytest.mark.parametrize("among_processes", [True, False])
@@ -283,46 +249,6 @@ async def test_a_call_that_takes_longer_than_the_lease_keeps_its_claim(
         paced.go.set()
     await other.aclose()
     await ledger.aclose()
-
-
-async def test_locks_by_name(ledger: Ledger) -> None:
-    inside: list[str] = []
-
-    async def enter(name: str) -> None:
-        async with ledger.alone(name):
-            assert name not in inside
-            inside.append(name)
-            await settle()
-            inside.remove(name)
-
-    async with anyio.create_task_group() as group:
-        for name in "aab":
-            group.start_soon(enter, name)
-    assert ledger.path is not None
-    assert await SQLiteStore(ledger.path).claim_many([hashlib.sha256(b"a").digest()])
-
-
-async def test_it_is_the_model_with_its_name(ledger: Ledger) -> None:
-    class Served(ScriptedChat):
-        endpoint = "http://127.0.0.1:1/v1"
-        closed = 0
-
-        async def aclose(self) -> None:
-            self.closed += 1
-
-    inner = Served(lambda request: "yes", name=MODEL)
-    chat = Ledgered(inner, ledger)
-    assert isinstance(chat, ChatModel)
-    assert (chat.name, chat.capabilities, chat.endpoint) == (
-        MODEL,
-        inner.capabilities,
-        inner.endpoint,
-    )
-    assert model(lambda request: "yes", ledger).endpoint == ""
-    await chat.complete(request())
-    await chat.aclose()
-    assert inner.closed == 1
-    assert await ledger.find(request_key(inner, request())) is not None
 
 
 async def test_an_unusable_answer_is_marked_and_reused(ledger: Ledger) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -42,7 +40,7 @@ SCALE = 1.0 if FREEZE else 0.1
 WORKER = """
 import sys
 from mcranker.llm.ledger import postgres_schema, postgres_store
-from mcranker.runtime import stopping
+from mcranker.runtime import processes as runtime
 lease, scale = map(float, sys.argv.pop(1).split(","))
 postgres_store.PostgresStore.lease = lease
 for name in ("_BEGIN", "LOCK_TIMEOUT"):
@@ -53,7 +51,7 @@ for name in ("_BEGIN", "LOCK_TIMEOUT"):
 postgres_schema.connect.__kwdefaults__["seconds"] *= scale
 postgres_schema._CONNECT_TIMEOUT *= scale
 postgres_store.PATIENCE *= scale
-stopping.LAST_WAITS *= scale
+runtime.LAST_WAITS *= scale
 from mcranker.cli.group import cli
 cli()
 """
@@ -81,48 +79,6 @@ def test_a_database_that_restarts_loses_and_repeats_nothing(url: str, mode: str)
     assert first == second[::-1] == expected
     assert server.distinct == calls_of(count, passages=passages)
     assert server.duplicates == 0
-
-
-@pytest.mark.anyio
-async def test_a_network_that_is_cut_from_a_worker_loses_and_repeats_nothing(
-    url: str, tmp_path: Path
-) -> None:
-    # As 30 s of the 45 s that a claim lasts: 2.5 s, and 1.6 s at most until the next try, of 6 s.
-    alone = await anyio.to_thread.run_sync(ranked_alone, tmp_path)
-    with provider() as model:
-        async with Relay(url) as relay:
-            workers = [
-                worker(tmp_path, model, each, 6.0, "--worker", name=name)
-                for name, each in (("a", relay.url), ("b", url))
-            ]
-            await anyio.to_thread.run_sync(model.reached, AT_ONCE + 1)
-            relay.cut()
-            await anyio.sleep(2.5)
-            relay.mend()
-            done = [await anyio.to_thread.run_sync(queries_done, each) for each in workers]
-        assert min(done) > 0
-        # A worker that ends lets go of its queries; the other finds their replies in the ledger.
-        assert sum(done) >= QUERIES
-        assert model.asked.total() == len(model.asked) == QUERIES * PASSAGES
-        found = await anyio.to_thread.run_sync(ranked, tmp_path, model, url)
-    assert found == alone
-    assert model.asked.total() == QUERIES * PASSAGES
-
-
-def test_a_worker_that_is_killed_loses_nothing(url: str, tmp_path: Path) -> None:
-    alone = ranked_alone(tmp_path)
-    with provider() as model:
-        workers = [worker(tmp_path, model, url, 3.0, "--worker", name=each) for each in "ab"]
-        model.reached(AT_ONCE + 1)
-        workers[0].kill()
-        workers[0].communicate(timeout=STUCK)
-        done = queries_done(workers[1])
-        assert 0 < done < QUERIES
-        assert ranked(tmp_path, model, url) == alone
-    assert len(model.asked) == QUERIES * PASSAGES
-    # Of its own calls only the last may not have been kept: under way, or answered just now.
-    again = {asked for asked, times in model.asked.items() if times > 1}
-    assert again <= {*model.asked_by("a")[-3 * AT_ONCE :]}
 
 
 def test_a_worker_that_is_frozen_in_a_transaction_stops_no_other(url: str, tmp_path: Path) -> None:
@@ -188,26 +144,6 @@ async def freeze(process: subprocess.Popen[str], url: str) -> None:
     else:
         pytest.fail("it was never seen in a transaction")
     await connection.close()
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("silent", [False, True])
-async def test_a_worker_without_its_database_ends_soon_after_a_signal(
-    url: str, tmp_path: Path, *, silent: bool
-) -> None:
-    with provider() as model:
-        async with Relay(url) as relay:
-            process = worker(tmp_path, model, relay.url, 45.0, "--worker", name="a", scale=SCALE)
-            await anyio.to_thread.run_sync(until, lambda: len(model.asked_by("a")) > AT_ONCE, STUCK)
-            (relay.silence if silent else relay.cut)()
-            await anyio.sleep(0.5)
-            began = time.monotonic()
-            process.send_signal(signal.SIGTERM)
-            await anyio.to_thread.run_sync(process.communicate)
-            took = time.monotonic() - began
-    print(f"{took:.1f} s")
-    assert process.returncode == 128 + signal.SIGTERM
-    assert took < (30 if FREEZE else 10)
 
 
 @pytest.mark.anyio
@@ -309,26 +245,3 @@ def worker(
     command += ["-o", f"concurrency={AT_ONCE}", *more]
     env = os.environ | {"OPENAI_API_KEY": name}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
-
-
-def queries_done(process: subprocess.Popen[str]) -> int:
-    said, _ = process.communicate(timeout=STUCK)
-    assert process.returncode == 0
-    found = re.match(r"(\d+) of 30 queries done here", said)
-    assert found, said
-    return int(found[1])
-
-
-def ranked(folder: Path, model: Provider, ledger: str) -> Any:
-    """The run that the last command writes: query, rank, passage."""
-    process = worker(folder, model, ledger, 3.0, "--output", "trec")
-    said, _ = process.communicate(timeout=STUCK)
-    assert process.returncode == 0
-    return [line.split() for line in said.splitlines()]
-
-
-def ranked_alone(folder: Path) -> Any:
-    with provider() as model:
-        found = ranked(folder, model, str(folder / "alone.sqlite"))
-    assert len(found) == QUERIES * PASSAGES
-    return found

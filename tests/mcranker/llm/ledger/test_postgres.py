@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import socket
-import sqlite3
 import subprocess
 import tempfile
 import time
@@ -74,26 +73,6 @@ async def test_a_first_connection_that_is_cut_is_made_again(
         await store.aclose()
 
 
-async def test_an_outage_and_its_end_are_logged_once(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with Relay(url) as relay:
-        store = PostgresStore(relay.url)
-        await use_all(store)
-        assert not caplog.records
-        relay.cut()
-        used = asyncio.gather(use_all(store), asyncio.wait_for(store.complete_many(answers(1)), 20))
-        await asyncio.sleep(0.5)
-        assert not used.done()
-        relay.mend()
-        await used
-        assert [*await store.get_many([key(1)])] == [key(1)]
-        await store.aclose()
-    said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert ["is waited for" in each for each in said] == [True, False]
-    assert "is back" in said[1]
-
-
 async def use_all(store: PostgresStore) -> None:
     """Use each of the connections."""
     booking = Booking("p", 10, None, Sums(), Sums(), (0.0,))
@@ -103,70 +82,12 @@ async def use_all(store: PostgresStore) -> None:
             group.create_task(asyncio.wait_for(each, 20))
 
 
-@pytest.mark.parametrize(
-    "error", [TimeoutError(), OSError(), ConnectionResetError(), ConnectionError("reset by x")]
-)
-def test_a_message_names_its_cause(error: Exception) -> None:
-    pytest.importorskip("asyncpg")
-    said = str(postgres_schema.explained("l", error))
-    assert postgres_schema.cause(error).strip()
-    assert f"cannot be reached: {postgres_schema.cause(error)}; " in said
-
-
-async def test_a_claim_that_another_changes_is_left_to_it(url: str) -> None:
-    store = PostgresStore(url)
-    await store.get_many([key(1)])
-    await sql(url, "INSERT INTO mcranker_claims VALUES ($1, 'x', 0, 1) RETURNING 1", key(1))
-    connection = await postgres_schema.connect(url)
-    async with postgres_schema.transaction(connection):
-        await connection.execute("SELECT 1 FROM mcranker_claims FOR UPDATE")
-        async with asyncio.timeout(3):
-            assert await store.claim_many([key(1), key(2)]) == {key(2)}
-    assert await store.claim_many([key(1)]) == {key(1)}
-    connection.terminate()
-    await store.aclose()
-
-
 async def test_one_that_was_never_reached_is_an_error_at_once() -> None:
     pytest.importorskip("asyncpg")
     store = PostgresStore("postgresql://me:secret@127.0.0.1:1/none")
     with pytest.raises(LedgerError, match="cannot be reached") as caught:
         await store.get_many([key(1)])
     assert "secret" not in str(caught.value)
-    await store.aclose()
-
-
-async def test_claims_that_a_crash_took_are_renewed_and_those_of_others_are_not(url: str) -> None:
-    first, second = PostgresStore(url), PostgresStore(url)
-    await first.claim_many([key(1), key(2)])
-    await sql(url, "DELETE FROM mcranker_claims RETURNING 1")  # an unlogged table after a crash
-    assert await second.claim_many([key(2)]) == {key(2)}
-    await first.complete_many(answers(3))
-    await first.renew([key(1), key(2), key(3)])
-    assert await second.claim_many([key(1), key(2)]) == {key(2)}
-    assert await sql(url, "SELECT count(*) FROM mcranker_claims") == 2  # none of an answered key
-    for each in (first, second):
-        await each.aclose()
-
-
-async def test_answers_paid_for_twice_are_counted(url: str) -> None:
-    first, second = PostgresStore(url), PostgresStore(url)
-    await first.complete_many(answers(1, 2))
-    assert await second.complete_many(answers(2, 3)) == {key(2)}
-    assert await second.wasted() == 1
-    for each in (first, second):
-        await each.aclose()
-
-
-async def test_an_answer_between_look_and_claim_ends_the_claim(url: str) -> None:
-    store = PostgresStore(url)
-    await store.complete_many(answers(1))
-    # As another transaction would have it whose look came before the answer.
-    add = "INSERT INTO mcranker_claims VALUES ($1, 'x', 0, 1) RETURNING 1"
-    await sql(url, add, key(1))
-    undo = postgres_store._UNDO
-    assert await sql(url, undo, [key(1)]) == key(1)
-    assert await sql(url, "SELECT count(*) FROM mcranker_claims") == 0
     await store.aclose()
 
 
@@ -180,14 +101,6 @@ async def test_a_later_schema_is_refused(url: str) -> None:
     await store.aclose()
 
 
-async def test_many_processes_make_the_tables_once(url: str) -> None:
-    stores = [PostgresStore(url) for _ in range(8)]
-    await asyncio.gather(*(each.claim_many([key(1)]) for each in stores))
-    assert await sql(url, "SELECT count(*) FROM mcranker_ledger") == len(postgres_schema._VERSIONS)
-    for each in stores:
-        await each.aclose()
-
-
 def test_a_ledger_is_named_by_its_url(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Ledger(url).in_flight is Ledger(url).in_flight
     assert Ledger(url).path is None
@@ -199,29 +112,6 @@ def run(*args: str) -> Any:
     found = CliRunner().invoke(cli, ["ledger", *args, "--output", "json"])
     assert found.exit_code == 0, found.output
     return json.loads(found.stdout)
-
-
-def test_a_ledger_is_copied_both_ways(url: str, tmp_path: Path) -> None:
-    file, back = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
-
-    async def fill() -> None:
-        ledger = Ledger(file)
-        await ledger.store.complete_many(answers(*range(1200)))
-        await ledger.store.mark_unusable(key(7))
-        await ledger.aclose()
-
-    asyncio.run(fill())
-    assert run("--ledger", str(file), "--copy", url)["copied"] == 1200
-    assert run("--ledger", str(file), "--copy", url)["there"] == 1200
-    assert run("--ledger", url, "--copy", str(back))["copied"] == 1200
-    dump = "SELECT key, model, stage, created, reply, checksum, unusable FROM replies ORDER BY id"
-    rows = [sqlite3.connect(each).execute(dump).fetchall() for each in (file, back)]
-    assert rows[0] == rows[1]
-    assert len(rows[0]) == 1200
-    shown = run("--ledger", url)["ledger"]
-    assert (shown["answers"], shown["unusable"]) == (1200, 1)
-    assert run("--check", "--ledger", url)["answers"] == 1200
-    assert run("--remove", "--ledger", url, "--unusable")["removed"] == 1
 
 
 @pytest.fixture
@@ -295,24 +185,6 @@ async def test_everything_works_behind_a_pooler(pooler: str) -> None:
     assert await store.prune(Selection(unusable=True)) == 1
     for each in stores:
         await each.aclose()
-
-
-@pytest.mark.parametrize("through", ["url", "pooler"])
-async def test_connections_that_end_are_made_again(
-    url: str, through: str, request: pytest.FixtureRequest
-) -> None:
-    store = PostgresStore(request.getfixturevalue(through))
-    await store.claim_many([key(1)])
-    await store.get_many([key(1)])
-    ended = (
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
-    assert await sql(url, ended) >= 1
-    assert await store.complete_many(answers(1)) == set()
-    assert await store.get_many([key(1)]) == {key(1): reply("1", reused=True)}
-    assert await store.claim_many([key(1)]) == set()
-    await store.aclose()
 
 
 @pytest.mark.parametrize(

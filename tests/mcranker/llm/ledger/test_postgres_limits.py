@@ -13,12 +13,12 @@ from mcranker.config import RankerConfig
 from mcranker.llm.ledger import postgres_schema
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.postgres_store import PostgresStore
-from mcranker.llm.limits.budget import Booked, Booking, Sums
+from mcranker.llm.limits.budget import Booking, Sums
 from mcranker.llm.limits.leases import Want
 from mcranker.llm.models import Layers
 from mcranker.llm.scripted import ScriptedChat
 from tests.support.buckets import Bucket
-from tests.support.ledger_support import key, request
+from tests.support.ledger_support import request
 from tests.support.postgres import database_of
 
 pytestmark = pytest.mark.anyio
@@ -76,28 +76,6 @@ async def test_a_pause_of_one_process_is_known_to_others(
     assert await told(second, "another", 0.0) == 0
     time += 40
     assert await told(first, "m", 0.0) == 0
-    for each in (first, second):
-        await each.aclose()
-
-
-async def test_payers_of_a_run_book_together(url: str) -> None:
-    first, second = PostgresStore(url), PostgresStore(url)
-
-    def booking(payer: str, spent: int, open_: int, *claims: float) -> Booking:
-        return Booking(payer, 10, 9.0, Sums(spent, 0.5 * spent), Sums(open_, open_), claims)
-
-    assert await first.book("r", booking("a", 4, 1, 1.0)) == Booked(1, Sums(0, 0.0), 0)
-    # Again, as after a connection that was lost: nothing is booked twice.
-    assert await first.book("r", booking("a", 4, 1, 1.0)) == Booked(1, Sums(0, 0.0), 0)
-    # 6 calls and 2 + 2 dollars are taken: 4 calls have room, and 5 dollars.
-    assert await second.book("r", booking("b", 0, 0, *[1.0] * 5)) == Booked(4, Sums(6, 4.0), 0)
-    assert await second.book("r", booking("b", 0, 0, 3.0, 3.0)) == Booked(1, Sums(6, 4.0), 0)
-    # While the first has claims on what it asks for, its calls are under way.
-    await first.claim_many([key(1)])
-    assert (await second.book("r", booking("b", 0, 0))).open_calls == 2
-    await first.release([key(1)])
-    assert (await second.book("r", booking("b", 0, 0))).open_calls == 0
-    assert await second.book("another run", booking("b", 0, 0)) == Booked(0, Sums(0, 0.0), 0)
     for each in (first, second):
         await each.aclose()
 

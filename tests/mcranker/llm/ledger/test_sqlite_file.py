@@ -8,32 +8,27 @@ import logging
 import os
 import random
 import shutil
-import sqlite3
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from click.testing import CliRunner
 
 from mcranker import MCRanker
 from mcranker.cli.group import cli
 from mcranker.errors import ConfigError, LedgerError
-from mcranker.llm.chat import Answer, ChatReply, ChatRequest
+from mcranker.llm.chat import ChatReply, ChatRequest
 from mcranker.llm.ledger.ledger import Ledger, Ledgered, default_ledger_path, place_of, store_of
-from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.scripted import ScriptedChat
 from mcranker.rankers.keys import located
-from tests.support.ledger_support import MODEL, keep, key, locked, reply, request, size, sql
+from tests.support.ledger_support import MODEL, keep, key, reply, request, sql
 
 pytestmark = pytest.mark.anyio
 
-FORMER = Path(__file__).with_name("ledger_version_1.sql")
 ANSWERS = 300  # of a ledger that is to be damaged
 
 
@@ -84,65 +79,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / path.name
 
 
-async def test_a_ledger_of_an_earlier_version_is_used(path: Path) -> None:
-    path.parent.mkdir()
-    database = sqlite3.connect(path)
-    database.executescript(FORMER.read_text(encoding="utf-8"))
-    database.close()
-    ledger = Ledger(path)
-    chat = Ledgered(ScriptedChat(lambda _: "new", name=MODEL), ledger)
-    assert await chat.complete(request("a")) == reply("to a", reused=True)
-    sampled = request("b", temperature=1.0, sample=2, labels=("Yes", "No"))
-    assert await chat.complete(sampled) == reply("to b", reused=True)
-    assert await ledger.find(key(3)) == reply(
-        "café",
-        finish_reason="length",
-        label_logprobs={"Yes": -0.25},
-        continuation_logprobs=(-1.0, float("-inf")),
-        answers=(Answer(1.0), Answer(None, problem="odd")),
-        reused=True,
-    )
-    assert (await chat.complete(request("c"))).text == "new"
-    assert [each.unusable async for each in ledger.store.iterate()] == [False, True, False, False]
-    assert await ledger.store.verify() == (4, [])
-    await ledger.aclose()
-    assert sql(path, "PRAGMA user_version") == [(1,)]  # which former programs still open
-
-
-async def test_nothing_is_made_before_the_first_use(ledger: Ledger, path: Path) -> None:
-    assert not path.parent.exists()
-    for work in (ledger.store.stats, ledger.store.verify):
-        with pytest.raises(LedgerError, match=r"there is no ledger .* a ranking makes one"):
-            await work()
-    assert not path.parent.exists()
-    await keep(ledger, 1)
-    assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
-    await ledger.aclose()
-    assert [each.name for each in path.parent.iterdir()] == ["ledger.sqlite"]
-
-
-async def test_writes_of_one_moment_are_one_transaction(ledger: Ledger, path: Path) -> None:
-    await keep(ledger, 0)
-    before = size(path)
-    with locked(path):
-        waiting = [asyncio.ensure_future(keep(ledger, number)) for number in range(1, 17)]
-        await asyncio.sleep(0)
-    await asyncio.gather(*waiting)
-    assert (size(path) - before) / 4120 < 12  # frames; 17 transactions write two or more each
-
-
-async def test_a_locked_file_does_not_stop_the_event_loop(ledger: Ledger, path: Path) -> None:
-    await keep(ledger, 0)
-    async with anyio.create_task_group() as group:
-        with locked(path):
-            for number in range(1, 4):
-                group.start_soon(keep, ledger, number)
-            await anyio.sleep(0.01)
-            assert await ledger.find(key(0)) is not None  # readers do not wait
-            assert await ledger.find(key(1)) is None
-    assert None not in [await ledger.find(key(number)) for number in range(4)]
-
-
 async def test_a_damaged_answer_is_asked_for_again(
     ledger: Ledger, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,15 +121,6 @@ def test_the_default_place(
     by_default = default_ledger_path()
     assert isinstance(by_default, Path)
     assert by_default.parts[-2:] == ("mcranker", "ledger.sqlite")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [5, True, b"bytes", "", "a\0b", ["a"], object(), Path("\0"), "~no-user-has-this-name/ledger"],
-)
-def test_a_ledger_that_is_no_path(value: Any) -> None:
-    with pytest.raises(ConfigError, match="ledger="):
-        MCRanker(model=ScriptedChat(lambda _: "7"), ledger=value)
 
 
 NO_ADDRESSES = [
@@ -254,12 +181,6 @@ def test_addresses(address: str, place: Path | str | None) -> None:
     assert place_of(address) == place
 
 
-def test_no_password_of_a_database_is_shown() -> None:
-    secret = "postgresql://me:secret@h/db?password=secret&sslpassword=secret&a=b"
-    assert shown_url(secret) == "postgresql://me@h/db?password=&sslpassword=&a=b"
-    assert Ledger(secret).name == shown_url(secret)
-
-
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -289,13 +210,6 @@ async def test_a_file_that_is_no_ledger_of_ours(tmp_path: Path, make: Any, says:
         await keep(ledger, 1)
     await ledger.aclose()
     assert path.is_dir() or path.read_bytes() == before
-
-
-async def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for place in ("file/ledger.sqlite", "file/folder/ledger.sqlite"):
-        with pytest.raises(LedgerError, match=r"should be its folder is a file; .* ledger="):
-            await Ledger(tmp_path / place).find(key(1))
 
 
 @contextlib.contextmanager

@@ -18,18 +18,14 @@ from mcranker import (
     ConfigError,
     ContentRefused,
     Message,
-    Question,
     RateLimited,
     ScriptedChat,
     Usage,
 )
 from mcranker.llm.chat import (
     REASONING_TOKENS,
-    TOKENS_A_MESSAGE,
-    ReplySchema,
     Tag,
     most_used,
-    prompt_bytes,
 )
 from mcranker.llm.limits.budget import Budget, Budgeted
 from mcranker.llm.prices import cost
@@ -79,25 +75,6 @@ class Gate:
         return ChatReply("5", usage=self.usage)
 
 
-def test_what_a_call_can_take_at_most() -> None:
-    # 300 bytes at a third of a token each, and what stands around one message.
-    assert most_used(request()) == Usage(
-        calls=1, input_tokens=100 + TOKENS_A_MESSAGE, output_tokens=100 + REASONING_TOKENS
-    )
-    assert most_used(request(), tokens_a_byte=1).input_tokens == 300 + TOKENS_A_MESSAGE
-
-
-def test_a_prompt_is_its_messages_its_schema_and_its_questions() -> None:
-    whole = ChatRequest(
-        (Message("system", "ab"), Message("user", "äöü€")),
-        Tag("score"),
-        schema=ReplySchema("s", {"a": 1}),
-        questions=(Question("q", "why?", 10),),
-    )
-    # 2 bytes, then 3 letters of 2 bytes and a sign of 3, then {"a":1}, then why?
-    assert prompt_bytes(whole) == 2 + 9 + 7 + 4
-
-
 async def test_calls_are_counted_and_the_next_one_is_refused() -> None:
     asked: list[ChatRequest] = []
 
@@ -143,38 +120,10 @@ async def test_an_answer_of_unknown_size_counts_as_the_most() -> None:
     assert (budget.spent_calls, budget.spent_cost) == (1, most())
 
 
-async def test_an_answer_that_was_there_costs_nothing() -> None:
-    budget = Budget(max_cost=1)
-    model = chat(lambda _: ChatReply("5", usage=Usage(1, 900, 0, 9), reused=True))
-    await Budgeted(model, budget).complete(request())
-    assert (budget.spent_calls, budget.spent_cost) == (0, 0)
-
-
 def test_a_cost_without_a_price_cannot_be_kept() -> None:
     with pytest.raises(ConfigError, match=r"'openai:foo', so max_cost=2.5 .* use max_calls="):
         Budgeted(chat(used(Usage()), "openai:foo"), Budget(max_cost=2.5))
     Budgeted(chat(used(Usage()), "openai:foo"), Budget(max_calls=2))
-
-
-async def test_what_was_spent_is_the_price_of_what_was_used() -> None:
-    budget = Budget(max_cost=1)
-    await Budgeted(chat(used(Usage(1, 1000, 400, 50))), budget).complete(request())
-    # 600 tokens at $0.25, 400 at $0.025 and 50 at $2, each for a million.
-    assert budget.spent_cost == pytest.approx((600 * 0.25 + 400 * 0.025 + 50 * 2) / 1e6)
-
-
-async def test_a_call_waits_while_others_may_turn_out_cheaper() -> None:
-    gate = Gate(Usage(1, 1, 0, 1))
-    # Room for two calls at their most, and for very many at what they come to.
-    budget = Budget(max_cost=2.5 * most())
-    model = Budgeted(ScriptedChat(gate, name=PRICED), budget)
-    async with anyio.create_task_group() as group:
-        for _ in range(5):
-            group.start_soon(model.complete, request())
-        await anyio.wait_all_tasks_blocked()
-        assert (gate.begun, gate.under_way) == (2, 2)
-        gate.open()
-    assert (gate.begun, budget.spent_calls) == (5, 5)
 
 
 async def test_a_call_is_refused_only_when_nothing_is_under_way() -> None:
@@ -198,67 +147,6 @@ async def test_a_call_is_refused_only_when_nothing_is_under_way() -> None:
     assert refused == [0, 0]
     with pytest.raises(BudgetExceeded, match=r"max_cost=\S+ leaves \$0.00\d+, and .* up to \$0.0"):
         await model.complete(request())
-
-
-async def test_a_small_call_that_fits_goes_on_where_a_large_one_is_refused() -> None:
-    budget = Budget(max_cost=1)
-    await budget.claim(0.5)
-    refused: list[float] = []
-
-    async def ask(dollars: float) -> None:
-        try:
-            await budget.claim(dollars)
-        except BudgetExceeded:
-            refused.append(dollars)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(ask, 0.9)
-        await anyio.wait_all_tasks_blocked()
-        group.start_soon(ask, 0.2)  # would fit at once, but the other one was first
-        await anyio.wait_all_tasks_blocked()
-        assert budget._calls_under_way == 1
-        budget.settle(0.5, 0.5)
-    assert refused == [0.9]
-    assert budget._set_aside == 0.2
-
-
-async def test_who_waits_first_and_leaves_lets_the_next_one_through() -> None:
-    budget = Budget(max_cost=1)
-    await budget.claim(0.5)
-    passed: list[str] = []
-
-    async def ask(name: str, dollars: float, scope: anyio.CancelScope) -> None:
-        with scope:
-            await budget.claim(dollars)
-            passed.append(name)
-
-    first, second = anyio.CancelScope(), anyio.CancelScope()
-    async with anyio.create_task_group() as group:
-        group.start_soon(ask, "first", 0.9, first)
-        await anyio.wait_all_tasks_blocked()
-        group.start_soon(ask, "second", 0.2, second)
-        await anyio.wait_all_tasks_blocked()
-        assert passed == []
-        first.cancel()
-    assert passed == ["second"]
-
-
-async def test_room_granted_to_somebody_who_has_left_is_given_back() -> None:
-    budget = Budget(max_calls=1)
-    await budget.claim(0)
-    scope = anyio.CancelScope()
-
-    async def ask() -> None:
-        with scope:
-            await budget.claim(0)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(ask)
-        await anyio.wait_all_tasks_blocked()
-        budget.settle(0, None)  # granted, but before the task runs again ...
-        assert budget._calls_under_way == 1
-        scope.cancel()  # ... it is cancelled
-    assert budget._calls_under_way == 0
 
 
 def test_a_budget_is_kept_over_threads_and_event_loops() -> None:

@@ -88,43 +88,6 @@ def test_busy_ones_share_evenly_and_keep_to_the_limit(per_minute: int, processes
     simulate(main())
 
 
-def test_one_that_wants_little_gets_it_beside_busy_ones() -> None:
-    async def main() -> None:
-        buckets = Buckets()
-        limiters = [shared(buckets, requests_per_minute=1200) for _ in range(4)]
-        starts = await work(limiters, 120, at_once=lambda place: 40 if place else 1, takes=1.0)
-        # One call at a time, of 1 s and what it waits for its turn.
-        assert len(starts[0]) >= 30
-        assert sum(map(len, starts)) >= 0.97 * 2400
-
-    simulate(main())
-
-
-def test_a_few_calls_a_minute_go_round() -> None:
-    async def main() -> None:
-        buckets = Buckets()
-        limiters = [shared(buckets, requests_per_minute=10) for _ in range(5)]
-        starts = await work(limiters, 600, at_once=lambda _: 3)
-        assert 98 <= sum(map(len, starts)) <= 101
-        assert most_in(starts) <= 11
-        assert min(map(len, starts)) >= 15
-
-    simulate(main())
-
-
-def test_tokens_are_corrected_by_what_calls_took() -> None:
-    async def main() -> None:
-        buckets = Buckets()
-        # 400 letters and a reply of 100 are taken for 200 tokens; each call takes 400.
-        limiters = [shared(buckets, tokens_per_minute=60_000) for _ in range(4)]
-        starts = await work(limiters, 180, tokens=400)
-        # 60,000 a minute are 150 calls.
-        assert 0.95 * 450 <= sum(map(len, starts)) <= 450 * 1.05
-        assert most_in(starts) <= 150 * 64 / 60
-
-    simulate(main())
-
-
 def test_a_pause_of_one_is_a_pause_of_all() -> None:
     async def main() -> None:
         buckets = Buckets()
@@ -160,19 +123,5 @@ def test_while_the_database_is_away_calls_use_what_is_leased() -> None:
         # 20 a second for a second at most; then calls wait for the answer, and go on.
         assert 0 < len([each for each in starts if each < 19]) <= 20
         assert len([each for each in starts if each >= 19]) > 0
-
-    simulate(main())
-
-
-def test_calls_get_the_error_of_the_ledger() -> None:
-    async def main() -> None:
-        limiter = limits_of(requests_per_minute=60)
-
-        async def fails(_: object) -> None:
-            raise OSError("away")
-
-        limiter.share(fails)  # type: ignore[arg-type]  # never answers
-        with pytest.raises(OSError, match="away"):
-            await limiter.acquire(request())
 
     simulate(main())

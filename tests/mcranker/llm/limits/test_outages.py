@@ -18,7 +18,6 @@ from mcranker import (
     MCRanker,
     ModelError,
     ModelTimeout,
-    Query,
     Ranking,
     RateLimited,
     RequestRejected,
@@ -137,69 +136,11 @@ def test_passages_that_always_fail_are_missing(
     assert rank(monkeypatch, 30, concurrency, of(*bad)).missing == bad
 
 
-@pytest.mark.parametrize("concurrency", [1, 3, 64])
-@pytest.mark.parametrize("options", [{}, {"ensemble": "assessor"}], ids=str)
-def test_for_a_team_as_well(
-    monkeypatch: pytest.MonkeyPatch, concurrency: int, options: dict[str, Any]
-) -> None:
-    outcome = rank(monkeypatch, 8, concurrency, of("p7"), team=3, **options)
-    assert outcome.missing == ["p7"]
-    assert isinstance(outcome.result, Ranking)
-    assert {each.reason for each in outcome.result.missing} == {"HTTP 500"}
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        lambda: ModelTimeout("HTTP 408"),
-        lambda: RateLimited("HTTP 429"),
-        lambda: RateLimited("HTTP 429", retry_after=7.0),
-        lambda: ConnectionFailed("cut off"),
-    ],
-    ids=["408", "429", "429 with a time", "cut"],
-)
-@pytest.mark.parametrize("concurrency", [1, 16])
-@pytest.mark.parametrize("bad", ["p0", "p11"])
-def test_whatever_the_failure(
-    monkeypatch: pytest.MonkeyPatch, error: Callable[[], ModelError], concurrency: int, bad: str
-) -> None:
-    assert rank(monkeypatch, 12, concurrency, of(bad), error=error).missing == [bad]
-
-
 def test_a_passage_that_never_comes_back_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def late() -> ModelError:
         return ModelTimeout("no complete answer within 120 s")
 
     assert rank(monkeypatch, 12, 1, of("p3"), error=late, after=120.0).missing == ["p3"]
-
-
-@pytest.mark.parametrize("team", [0, 2])
-@pytest.mark.parametrize(
-    ("first_wait", "concurrency", "passages", "bad"),
-    [
-        (0.0, 1, 16, [5, 6, 7, 8, 9]),
-        (0.0, 2, 16, [5, 6, 7, 8, 9]),
-        (0.0, 2, 16, [11, 12, 13, 14, 15]),
-        (0.5, 2, 16, [1, 4, 5, 7, 8]),
-        (0.0, 8, 16, [0, 5, 9, 10, 11]),
-        (0.5, 8, 16, [5, 6, 7, 8, 9]),
-        (0.0, 64, 60, [*range(0, 60, 3)]),
-        (0.5, 64, 60, [*range(20)]),
-    ],
-)
-def test_failures_at_once_beside_slow_answers(
-    monkeypatch: pytest.MonkeyPatch,
-    first_wait: float,
-    concurrency: int,
-    passages: int,
-    bad: list[int],
-    team: int,
-) -> None:
-    monkeypatch.setattr("mcranker.llm.models.FIRST_WAIT", first_wait)
-    monkeypatch.setattr("tests.mcranker.llm.limits.test_outages.ANSWER", 30.0)
-    names = [f"p{place}" for place in bad]
-    outcome = rank(monkeypatch, passages, concurrency, of(*names), after=0.0, team=team)
-    assert sorted(outcome.missing) == sorted(names)
 
 
 @pytest.mark.parametrize("passages", [1, 2, 3, 40])
@@ -247,16 +188,6 @@ def test_an_outage_in_the_middle_ends_the_query_in_time(
     assert outcome.asked <= 50 + 9 * concurrency + 3 * max(3, concurrency)
 
 
-def test_refusals_without_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    for concurrency in (1, 16):
-        outcome = rank(
-            monkeypatch, 200, concurrency, after(50), error=lambda: RateLimited("HTTP 429")
-        )
-        assert isinstance(outcome.error, RateLimited)
-        # 300 s for those that are refused first, and pauses of 60 s for the others.
-        assert outcome.seconds < 600
-
-
 def test_a_server_that_was_never_there_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone() -> ModelError:
         return ConnectionFailed("nobody there")
@@ -265,58 +196,6 @@ def test_a_server_that_was_never_there_is_told_soon(monkeypatch: pytest.MonkeyPa
         outcome = rank(monkeypatch, 200, concurrency, after(0), error=gone)
         assert str(outcome.error) == "nobody there"
         assert outcome.seconds < 2.5
-
-
-def test_a_first_connection_that_is_lost_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = rank(
-        monkeypatch, 20, 16, lambda _, asked: asked == 1, error=lambda: ConnectionFailed("lost")
-    )
-    assert outcome.missing == []
-    assert outcome.asked == 21
-
-
-@pytest.mark.parametrize("concurrency", [1, 64])
-def test_queries_beside_each_other_fail_by_themselves(
-    monkeypatch: pytest.MonkeyPatch, concurrency: int
-) -> None:
-    bad = {f"p{place}" for place in range(1, 4)}
-
-    async def answer(request: ChatRequest) -> str:
-        tag = request.tag
-        if tag.query_id.startswith("bad") or (tag.query_id == "part" and tag.doc_id in bad):
-            await anyio.sleep(FAILURE)
-            raise ServerFailed("HTTP 500")
-        await anyio.sleep(ANSWER)
-        return '{"Score": 5}'
-
-    monkeypatch.setattr(
-        "mcranker.llm.models.connect", lambda *_, **__: ScriptedChat(answer, name="openai:test")
-    )
-
-    async def main() -> tuple[dict[str, set[str] | None], float]:
-        ranker = DirectRanker(
-            model="openai:test", ledger=None, query_concurrency=4, concurrency=concurrency
-        )
-        docs = {f"p{place}": f"text {place}" for place in range(1000)}
-        work = [
-            (Query("q", "bad"), docs),
-            (Query("q", "bad alone"), {"alone": "text"}),
-            (Query("q", "part"), dict(list(docs.items())[:4])),
-            (Query("q", "good"), docs),
-        ]
-        began, slowest = now(), 0.0
-        missing: dict[str, set[str] | None] = {}
-        async with ranker.arank_many(work) as ranked:
-            async for each in ranked:
-                lost = None if each.error else {m.doc_id for m in each.result().missing}
-                missing[each.query.id] = lost
-                slowest = now() - began if each.query.id == "bad" else slowest
-        return missing, slowest
-
-    missing, seconds = simulate(main())
-    assert missing == {"bad": None, "bad alone": None, "part": bad, "good": set()}
-    # Ten passages, one after the other or at once; six tries each.
-    assert seconds < (10 if concurrency == 1 else 2) * (15.5 + 6 * (FAILURE + ANSWER))
 
 
 async def ask(retrying: Retrying, *, doc_id: str = "") -> ModelError | None:

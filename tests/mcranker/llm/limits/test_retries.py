@@ -28,7 +28,6 @@ from mcranker import (
 from mcranker.llm.chat import Tag
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import Retrying
-from tests.support.limits_support import slot
 from tests.support.virtual_time import VirtualLoop, now
 
 pytestmark = pytest.mark.anyio
@@ -110,49 +109,10 @@ async def test_a_reply_that_cannot_be_read_ends_the_call_once_it_comes_again() -
     assert (await script.retrying().complete(REQUEST)).text == "answer"
 
 
-async def test_other_calls_end_at_the_first_of_it_until_one_can_be_read() -> None:
-    script = Script(*map(unread, "aaa"))
-    retrying = script.retrying()
-    for asked in (2, 3):
-        with pytest.raises(ServerFailed):
-            await retrying.complete(REQUEST)
-        assert len(script.asked) == asked
-    await retrying.complete(REQUEST)
-    script.errors = iter([unread("a")])
-    assert (await retrying.complete(REQUEST)).text == "answer"
-
-
 async def test_the_wait_that_a_provider_asks_for_is_waited_once() -> None:
     script = Script(RateLimited("429", retry_after=17.0))
     await script.retrying().complete(REQUEST)
     assert script.waits == pytest.approx([17.0])
-
-
-async def test_a_call_that_waits_for_its_next_try_holds_no_place() -> None:
-    limits = plain_limits(concurrency=1)
-    script = Script(ServerFailed("500"))
-    free: list[float] = []
-
-    async def other() -> None:
-        await anyio.sleep(0.01)
-        async with slot(limits, REQUEST):
-            free.append(now())
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(script.retrying(limits).complete, REQUEST)
-        group.start_soon(other)
-    assert script.asked[0] < free[0] < script.asked[1]
-
-
-async def test_the_last_error_is_raised_after_so_many_tries() -> None:
-    script = Script(*(ServerFailed(f"no {number}") for number in range(9)))
-    with pytest.raises(ServerFailed, match="no 2"):
-        await script.retrying(attempts=3).complete(REQUEST)
-    assert len(script.asked) == 3
-    script = Script(ServerFailed("meant so"))
-    with pytest.raises(ServerFailed, match="meant so"):
-        await script.retrying(attempts=1).complete(REQUEST)
-    assert len(script.asked) == 1
 
 
 async def test_a_provider_may_not_ask_for_more_time_than_there_is() -> None:
@@ -175,14 +135,6 @@ async def test_the_deadline_counts_tries_and_waits() -> None:
     assert len(script.asked) == 2
 
 
-async def test_the_deadline_does_not_count_the_time_until_a_place_is_free() -> None:
-    limits = plain_limits(requests_per_minute=0.1)
-    script = Script(ServerFailed("500"), ServerFailed("500"))
-    await script.retrying(limits, deadline=5.0).complete(REQUEST)
-    # ten minutes from one to the next, and two seconds
-    assert script.waits == pytest.approx([602.0, 602.0], abs=0.2)
-
-
 async def test_a_connection_is_tried_again_only_where_there_was_one() -> None:
     script = Script(ConnectionFailed("nobody there"))
     retrying = script.retrying()
@@ -201,10 +153,3 @@ async def test_the_usage_tells_the_seconds_of_the_try_that_answered() -> None:
     reply = await script.retrying().complete(REQUEST)
     assert reply.usage == Usage(calls=1, input_tokens=7)
     assert reply.usage.seconds == pytest.approx(3.0)
-
-
-@pytest.mark.parametrize("reused", [True, False])
-async def test_the_seconds_that_a_model_gives_are_left_alone(reused: bool) -> None:
-    given = ChatReply("old", usage=Usage(calls=1, seconds=9.0), reused=reused)
-    retrying = Retrying(ScriptedChat(lambda request: given), plain_limits())
-    assert (await retrying.complete(REQUEST)).usage.seconds == 9.0

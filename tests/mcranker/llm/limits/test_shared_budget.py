@@ -154,36 +154,3 @@ def test_what_a_killed_process_had_set_aside_counts_as_spent() -> None:
             await second.claim(1.0)
 
     simulate(main())
-
-
-def test_a_cancelled_call_frees_what_it_had_set_aside() -> None:
-    async def main() -> None:
-        payers = Payers()
-        first, second = budgets(payers, 2, max_calls=1)
-        with anyio.move_on_after(0.0015):  # while it is booked
-            await first.claim(1.0)
-        await anyio.sleep(0.1)
-        assert payers.total == Sums(0, 0.0)
-        await second.claim(1.0)
-        with anyio.move_on_after(3):
-            await first.claim(1.0)
-            pytest.fail("there is no room")
-        second.settle(1.0, None)
-        await anyio.sleep(5)
-        assert payers.total == Sums(0, 0.0)
-        await first.claim(1.0)
-
-    simulate(main())
-
-
-def test_a_ledger_that_fails_is_the_callers_error() -> None:
-    async def main() -> None:
-        async def fails(_: Booking) -> Booked:
-            raise OSError("away")
-
-        budget = Budget(max_calls=1)
-        budget.share(fails)
-        with pytest.raises(OSError, match="away"):
-            await budget.claim(1.0)
-
-    simulate(main())

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import math
 from pathlib import Path
 
 import pytest
 
-from mcranker import RerankRanker, connect
+from mcranker import connect
 from mcranker.errors import (
     ConfigError,
     ModelError,
     ModelFileError,
-    ModelNotFound,
     UnsupportedCapability,
 )
 from mcranker.llm.chat import ChatRequest, Message, Question, State, Tag
@@ -143,18 +141,6 @@ async def test_a_causal_model_needs_its_words_of_relevance(folder: Path) -> None
     assert reply.answers[0].value == pytest.approx(0.5)  # all weights are 0
 
 
-@pytest.mark.anyio
-async def test_what_cannot_be_loaded_is_said(folder: Path) -> None:
-    with pytest.raises(ModelNotFound, match=r"there is no folder '\./nowhere'"):
-        CrossEncoderChat.open("./nowhere")
-    with pytest.raises(ModelNotFound, match="neither a folder nor a model that can be fetched"):
-        await CrossEncoderChat.open("nobody/nothing").complete(ask({"p": "x"}))
-    path = write_cross_encoder(folder / "model")
-    (path / "config.json").write_text("{}")
-    with pytest.raises((ModelFileError, ModelNotFound), match="crossencoder:"):
-        await CrossEncoderChat.open(str(path)).complete(ask({"p": "x"}))
-
-
 T5_TEXTS = {"p1": "masks help against viruses", "p2": "bread rises"}
 
 
@@ -206,40 +192,3 @@ async def test_a_t5_needs_tokens_that_it_has(folder: Path) -> None:
             await CrossEncoderChat.open(name).complete(ask({"p": "x"}))
     with pytest.raises(ModelFileError, match="cannot be loaded as a cross-encoder"):
         await CrossEncoderChat.open(f"{bert}#3").complete(ask({"p": "x"}))
-
-
-def test_it_ranks_queries_of_the_mini_collection(
-    folder: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    from beir_eval import load
-
-    caplog.set_level(logging.WARNING)
-    data = load("mini")
-    docs = {name: data.corpus[name].text for name in list(data.corpus)[:40]}
-    work = [(query, docs) for query in list(data.queries.values())[:3]]
-    path = write_cross_encoder(folder / "model")
-    ledger = folder / "ledger.sqlite"
-    capfd.readouterr()  # writing a model draws a bar
-    for known in (False, True):
-        with RerankRanker(model=f"crossencoder:{path}", ledger=ledger) as ranker:
-            rankings = [each.result() for each in ranker.rank_many(work)]
-            estimate = ranker.estimate(*work[0])
-        assert estimate.calls == 0
-        for ranking in rankings:
-            assert sorted(ranking.ids) == sorted(docs)
-            assert not ranking.missing
-            assert (ranking.usage.calls, ranking.reused.calls) == ((0, 1) if known else (1, 0))
-            assert all(0 < (hit.score or 0) < 1 for hit in ranking)
-            assert ranking.cost == 0.0
-    assert capfd.readouterr().err == ""
-    assert not caplog.records
-
-
-@pytest.mark.anyio
-async def test_another_folder_is_another_model_to_the_ledger(folder: Path) -> None:
-    one, other = (write_cross_encoder(folder / name) for name in ("one", "other"))
-    before = CrossEncoderChat.open(str(one)).endpoint
-    assert before == CrossEncoderChat.open(str(one)).endpoint
-    assert before != CrossEncoderChat.open(str(other)).endpoint
-    (one / "model.safetensors").write_bytes(b"")
-    assert before != CrossEncoderChat.open(str(one)).endpoint

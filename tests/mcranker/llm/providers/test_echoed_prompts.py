@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mcranker import QGRanker
 from mcranker.errors import (
     ModelError,
     ModelNotFound,
@@ -18,9 +15,9 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.chat import ChatReply, ChatRequest, Message, Tag
-from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.openai_protocol import echo_body, echo_reply
-from tests.support.loopback import Answer, Body, openai_error, serve, serve_in_thread
+from mcranker.llm.providers.openai_chat import CompatibleChat
+from mcranker.llm.providers.openai_protocol import echo_reply
+from tests.support.loopback import Answer, Body, openai_error, serve
 from tests.support.wire import SERVICE
 
 pytestmark = pytest.mark.anyio
@@ -135,49 +132,3 @@ async def test_servers_that_do_not_echo_are_told(
         await model.aclose()
     assert type(caught.value) is error
     assert not isinstance(caught.value, ModelNotFound)
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(max_size=3) | st.just(-1.5),
-        lambda inner: (
-            st.lists(inner, max_size=4)
-            | st.dictionaries(st.sampled_from(["tokens", "token_logprobs", "x"]), inner, max_size=3)
-        ),
-        max_leaves=8,
-    )
-)
-def test_whatever_comes_is_an_error_or_log_probabilities(logprobs: Any) -> None:
-    data = {"choices": [{"logprobs": logprobs}]}
-    try:
-        reply = echo_reply(data, ask("a"), service=SERVICE)
-    except ModelError:
-        return
-    assert reply.continuation_logprobs
-    assert all(-1e4 <= each <= 0 for each in reply.continuation_logprobs)
-
-
-def test_a_ranking_over_the_wire() -> None:
-    """Word by word, as a server would: each word of the query that the passage has is likely."""
-
-    def answer(body: Body) -> Body:
-        passage, question = body["prompt"].rsplit("Question:", 1)
-        words = question.split()
-        logs = [-0.25 if word in passage else -2.25 for word in words]
-        tokens = [passage, "Question:", *(f" {word}" for word in words), "!"]
-        return {
-            "choices": [{"logprobs": {"tokens": tokens, "token_logprobs": [None, -1, *logs, -9]}}],
-            "usage": {"prompt_tokens": len(tokens) - 1, "completion_tokens": 1},
-        }
-
-    docs = {"a": "bread", "b": "masks help", "c": "viruses help"}
-    with (
-        serve_in_thread(answer) as server,
-        QGRanker(model="openai:m", base_url=server.url, ledger=None) as ranker,
-    ):
-        ranking = ranker.rank("masks help", docs)
-    # exp of -0.25, of the mean of -2.25 and -0.25, and of -2.25
-    scores = {hit.doc_id: hit.score for hit in ranking}
-    assert scores == pytest.approx({"b": 0.778801, "c": 0.286505, "a": 0.105399}, abs=1e-6)
-    assert ranking.ids == ["b", "c", "a"]
-    assert echo_body(ask("x"), "m")["max_tokens"] == 1

@@ -6,23 +6,18 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
-from mcranker.errors import ConfigError, RequestRejected, ServerFailed
+from mcranker.errors import RequestRejected, ServerFailed
 from mcranker.llm.chat import Answer, ChatRequest, Message, Option, Question, State, Tag
-from mcranker.llm.connect import connect
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.openai_decisions import decision_body, decision_reply
+from mcranker.llm.providers.openai_protocol import decision_body, decision_reply
 from personas.ranking.usage import Usage
 from tests.support.loopback import Body, clean_environment, serve
 
 if find_spec("openai.types.decision") is None:
     pytest.skip("decisions came with openai 3", allow_module_level=True)
 
-from openai.types.decision import Decision
-from openai.types.decision_create_params import DecisionCreateParams
-from openai.types.decision_input_part_union_param import DecisionInputPartUnionParam
 
 SERVICE = Service("openai:gpt-6-luna", "OpenAI", "", "", "", 1.0)
 MESSAGES = (Message("system", "Be fair."), Message("user", "Hé?"))
@@ -114,24 +109,6 @@ async def test_what_goes_over_the_wire_and_comes_back(monkeypatch: pytest.Monkey
     assert reply.usage == Usage(calls=1, input_tokens=21, cached_input_tokens=8, output_tokens=4)
 
 
-def assert_of_the_librarys_types(sent: Body) -> None:
-    body: Any = TypeAdapter(DecisionCreateParams).validate_python(sent)
-    # Iterables are checked when they are read.
-    parts = TypeAdapter(str | list[DecisionInputPartUnionParam])
-    for message in sent["input"]:
-        parts.validate_python(message["content"])
-    for question in body["questions"]:
-        assert question["type"] in ("predicate", "choice", "score")
-        assert question.get("levels") is None or list(question["levels"])
-        assert question.get("choices") is None or list(question["choices"])
-
-
-def test_the_librarys_own_types_agree_with_these_bodies() -> None:
-    assert_of_the_librarys_types(decision_body(REQUEST, "gpt-6-luna"))
-    Decision.model_validate(GOOD)
-    Decision.model_validate(decision({"type": "refusal", "name": "q1"}))
-
-
 @pytest.mark.anyio
 async def test_more_levels_than_there_may_be_are_not_sent() -> None:
     async with serve(lambda _: GOOD) as server:
@@ -154,7 +131,7 @@ TYPED = ChatRequest(
 
 
 @pytest.mark.anyio
-async def test_a_state_goes_as_json_to_any_server_that_speaks_decisions() -> None:
+async def test_a_state_goes_as_json() -> None:
     said = decision(
         {"type": "predicate", "name": "y", "probability": 0.25},
         {
@@ -168,12 +145,11 @@ async def test_a_state_goes_as_json_to_any_server_that_speaks_decisions() -> Non
             ],
         },
     )
-    Decision.model_validate(said)
     async with serve(lambda _: said) as server:
-        model = connect("decisions:luna", base_url=server.url)
+        model = OpenAIChat("gpt-6-luna", api_key="k", base_url=server.url)
         reply = await model.complete(TYPED)
         await model.aclose()
-    assert model.name == "decisions:luna"
+    assert model.name == "openai:gpt-6-luna"
     assert model.capabilities.max_questions == 400
     (sent,) = server.requests
     assert sent.path == "/v1/decisions"
@@ -203,14 +179,7 @@ async def test_a_state_goes_as_json_to_any_server_that_speaks_decisions() -> Non
             "choices": [{"value": "red", "description": "warm"}, {"value": "blue"}],
         },
     ]
-    assert_of_the_librarys_types(sent.body)
     assert reply.answers == (Answer(0.25, None, (0.75, 0.25)), Answer(1.0, 0.5, (0.25, 0.75)))
-
-
-def test_decisions_of_a_server_need_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    clean_environment(monkeypatch)
-    with pytest.raises(ConfigError, match="needs base_url="):
-        connect("decisions:luna")
 
 
 def test_the_cache_key_is_one_for_the_passages_of_a_query() -> None:
@@ -221,13 +190,6 @@ def test_the_cache_key_is_one_for_the_passages_of_a_query() -> None:
 
     other_passage = replace(TYPED.state, passages={"passage_1": "two"})
     assert key(TYPED.state) == key(other_passage) != key(replace(TYPED.state, query="else"))
-
-
-def test_a_prefill_is_left_out() -> None:
-    request = ChatRequest(
-        (*MESSAGES, Message("assistant", "Answer:")), Tag("score"), questions=(FIRST,)
-    )
-    assert [m["role"] for m in decision_body(request, "m")["input"]] == ["system", "user"]
 
 
 def read(answer: Any, question: Question = FIRST) -> Answer:

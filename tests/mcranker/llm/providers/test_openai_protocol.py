@@ -15,7 +15,8 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.chat import Capabilities, ChatRequest, Message, ReplySchema, Tag
-from mcranker.llm.providers.openai_protocol import chat_body, chat_reply, label_logprobs
+from mcranker.llm.providers.label_logprobs import label_logprobs
+from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
 from tests.support.loopback import completion, position
 from tests.support.wire import SERVICE
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcranker.llm.providers.http_errors import Problem, StatusError
+from mcranker.llm.providers.http_errors import Problem
 from mcranker.llm.providers.parameters import ParameterMemory, refused_parameter, traits_of
 
 BODY: dict[str, Any] = {
@@ -64,21 +64,6 @@ def test_effort_is_lowered_by_one_step_however_many_calls_are_refused_at_once() 
     assert memory.adapt(BODY)["reasoning_effort"] == "low"
     assert memory.learn(refused, memory.adapt(BODY))
     assert "reasoning_effort" not in memory.adapt(BODY)
-
-
-@pytest.mark.anyio
-async def test_asking_ends_even_when_everything_is_refused() -> None:
-    memory, sent_bodies = ParameterMemory("m"), []
-
-    async def refuse_one(sent: dict[str, Any]) -> dict[str, Any]:
-        sent_bodies.append(sent)
-        optional = [name for name in sent if name not in ("model", "messages")]
-        raise StatusError(said("", optional[0], "unknown_parameter"))
-
-    with pytest.raises(StatusError):
-        await memory.ask(BODY, refuse_one)
-    # The limit is tried under two names and is then given up: nothing else is ever dropped.
-    assert [list(sent)[2] for sent in sent_bodies] == ["max_completion_tokens", "max_tokens"]
 
 
 @pytest.mark.parametrize(

@@ -3,32 +3,25 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from mcranker.errors import ContentRefused, ModelError, ServerFailed, UnsupportedCapability
-from mcranker.llm.batch.services import AnthropicBatches, BatchService, OpenAIBatches
 from mcranker.llm.chat import ChatReply, ChatRequest, Message, Question, Tag
-from mcranker.llm.providers import http_chat
+from mcranker.llm.providers import reply_fields
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.http_chat import MOST_TOKENS
-from mcranker.llm.providers.http_errors import error_for
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.openai_decisions import decision_reply
-from mcranker.llm.providers.openai_protocol import chat_reply
+from mcranker.llm.providers.openai_protocol import chat_reply, decision_reply
+from mcranker.llm.providers.reply_fields import MOST_TOKENS
 from tests.support.loopback import (
     Body,
-    anthropic_error,
     anthropic_message,
     clean_environment,
     completion,
-    openai_error,
     position,
 )
-from tests.support.raw_server import Asked, Wire, serve_raw
-from tests.support.wire import CHECKS, SERVICE, asking, check_message
+from tests.support.wire import SERVICE, check_message
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +29,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch)
-    http_chat._warned.clear()
+    reply_fields._warned.clear()
 
 
 LABELS = ("0", "1", "10")
@@ -179,74 +172,6 @@ def test_a_reply_of_any_shape(shape: str) -> None:
     assert len(ends) > 1
 
 
-RESULT_LINES: Mapping[str, tuple[Body, ...]] = {
-    "openai": (
-        {"custom_id": "k", "response": {"status_code": 200, "body": completion("7")}},
-        {"custom_id": "k", "response": {"status_code": 400, "body": openai_error("no")}},
-        {"custom_id": "k", "response": None, "error": {"code": "batch_expired"}},
-    ),
-    "anthropic": (
-        {"custom_id": "k", "result": {"type": "succeeded", "message": anthropic_message("7")}},
-        {"custom_id": "k", "result": {"type": "errored", "error": anthropic_error("no")}},
-        {"custom_id": "k", "result": {"type": "expired"}},
-    ),
-}
-
-
-@pytest.mark.parametrize("provider", RESULT_LINES)
-def test_a_line_of_results_of_any_shape(provider: str) -> None:
-    service: BatchService = OpenAIBatches(OPENAI)
-    if provider == "anthropic":
-        service = AnthropicBatches(ANTHROPIC)
-    chance = random.Random(provider)
-    for line in RESULT_LINES[provider]:
-        for _ in range(200):
-            item = service.item(mutated(line, chance))
-            assert type(item.key) is str
-            try:
-                if item.body is None:
-                    raise error_for(item.problem, SERVICE)
-                assert_sound(service.chat.read(item.body, FREE), FREE)
-            except ModelError as failure:
-                check_message(failure)
-
-
-@pytest.mark.parametrize("name", CHECKS)
-async def test_an_account_of_a_batch_of_any_shape(name: str) -> None:
-    batch: Body = {
-        "id": "b",
-        "status": "completed",
-        "created_at": 5,
-        "request_counts": {"completed": 1, "failed": 0, "total": 1},
-        "output_file_id": "f",
-        "errors": {"data": [{"code": "c", "line": 1, "message": "m"}]},
-    }
-    if name.startswith("anthropic"):
-        created, ended = "2026-05-04T12:00:00Z", {"results_url": "https://x"}
-        batch = {"id": "b", "processing_status": "ended", "created_at": created, **ended}
-        batch["request_counts"] = {"succeeded": 1}
-    chance = random.Random(name)
-    cases: list[Any] = [mutated(batch, chance) for _ in range(60)]
-    cases += [batch | {"id": odd} for odd in ("../../x", "a\nb", "", "x" * 300, "a?b", "//evil")]
-    cases += [batch | {"created_at": odd} for odd in ("0001-01-01T00:00:00", 1e300, -1e300)]
-    bodies: list[bytes] = []
-    for case in cases:
-        with suppress(ValueError, RecursionError):
-            bodies.append(json.dumps(case, allow_nan=False).encode())
-
-    async def script(_: Asked, wire: Wire) -> None:
-        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(bodies[-1])
-        await wire.send(head + bodies[-1])
-
-    async with serve_raw(script) as server, asking(name, server.root) as call:
-        while bodies:
-            try:
-                await call()
-            except ModelError as error:
-                check_message(error)
-            bodies.pop()
-
-
 def test_one_odd_log_probability_does_no_harm() -> None:
     listed: list[Any] = [None, "x", {"token": "1", "logprob": -0.5}]
     entries = [{"token": "1", "logprob": -0.5, "top_logprobs": listed}]
@@ -286,16 +211,6 @@ def test_a_count_that_is_none_is_0_and_said_once(
     assert found[1].output_tokens == found[2].cached_input_tokens == 0
     (said,) = [each for each in caplog.messages if "as a number of tokens" in each]
     assert len(said) < 400
-
-
-@pytest.mark.parametrize("shape", COUNTED)
-def test_no_count_at_all_is_0(shape: str, caplog: pytest.LogCaptureFixture) -> None:
-    data, request, read = SHAPES[shape]
-    usages: tuple[Any, ...] = (None, {}, [], "x", {"prompt_tokens": None})
-    for usage in usages:
-        assert_sound(reply := read(data | {"usage": usage}), request)
-        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (0, 0)
-    assert not caplog.messages
 
 
 def test_more_from_the_cache_than_there_was() -> None:

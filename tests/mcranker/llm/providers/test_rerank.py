@@ -7,14 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcranker.errors import (
     AuthenticationFailed,
     ConfigError,
-    ModelError,
-    RequestRejected,
     ServerFailed,
     UnsupportedCapability,
 )
@@ -153,34 +149,6 @@ def test_logits_where_none_are_expected_are_said(score: float) -> None:
         read(scored(0.5, score, 0.5))
 
 
-ITEMS = st.fixed_dictionaries(
-    {},
-    optional={
-        "index": st.integers(-2, 4) | st.none() | st.floats() | st.text(max_size=2),
-        "relevance_score": st.floats() | st.none() | st.integers() | st.text(max_size=3),
-        "score": st.floats() | st.booleans(),
-        "document": st.none() | st.dictionaries(st.just("text"), st.text(max_size=3)),
-    },
-)
-
-
-@given(st.lists(ITEMS | st.none() | st.integers(), max_size=5), st.booleans())
-def test_whatever_comes_no_score_is_shifted_or_invented(results: list[Any], logits: bool) -> None:
-    try:
-        answers = read(results, logits=logits)
-    except ModelError:
-        return
-    for place, answer in enumerate(answers):
-        own = [each for each in results if each["index"] in (place, str(place))]
-        if answer.value is None:
-            assert answer.problem
-        else:
-            (item,) = own
-            score = item.get("relevance_score", item.get("score"))
-            expected = 1 / (1 + math.exp(-max(score, -700))) if logits else min(max(score, 0), 1)
-            assert answer.value == pytest.approx(expected, rel=1e-9, abs=1e-300)
-
-
 def question(**fields: Any) -> ChatRequest:
     asked = Question(**{"name": "q", "text": "", "passage": "p1", **fields})
     return ChatRequest((), Tag("score"), questions=(asked,), state=State("q", TEXTS))
@@ -203,16 +171,6 @@ async def test_what_a_relevance_does_not_answer_is_refused(
     model = connect("rerank:m", base_url="http://127.0.0.1:9")
     with pytest.raises(UnsupportedCapability, match=problem):
         await model.complete(request_)
-
-
-@pytest.mark.anyio
-async def test_more_passages_than_the_service_takes_are_not_sent() -> None:
-    names = {f"p{n}": "text" for n in range(33)}
-    questions = tuple(Question(name, "", passage=name) for name in names)
-    request = ChatRequest((), Tag("score"), questions=questions, state=State("q", names))
-    model = connect("rerank-tei:m", base_url="http://127.0.0.1:9")
-    with pytest.raises(RequestRejected, match="33, and 32 is the limit"):
-        await model.complete(request)
 
 
 @pytest.mark.anyio

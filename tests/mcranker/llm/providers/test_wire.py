@@ -7,10 +7,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
 
-import aiohttp
 import anyio
 import pytest
 
@@ -25,9 +22,8 @@ from mcranker.errors import (
     RateLimited,
     RequestRejected,
     ServerFailed,
-    UnsupportedCapability,
 )
-from mcranker.llm.chat import ChatModel, ChatReply, Message, State
+from mcranker.llm.chat import ChatModel, ChatReply
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import Retrying
 from tests.support.loopback import (
@@ -59,23 +55,20 @@ from tests.support.wire import (
     BACK_ENDS,
     CHECKS,
     KEY,
-    REQUEST,
     RESULTS,
     TOKEN,
     BackEnd,
     asking,
     check_message,
     failure,
-    failure_of,
 )
 
 MIB = 2**20
 
 pytestmark = pytest.mark.anyio
 every = pytest.mark.parametrize("back_end", BACK_ENDS.values(), ids=BACK_ENDS)
+one = pytest.mark.parametrize("back_end", [BACK_ENDS["compatible"], BACK_ENDS["anthropic"]])
 every_call = pytest.mark.parametrize("name", [*BACK_ENDS, *CHECKS, *RESULTS])
-# One that goes without a library, one that goes through it, and what is read in pieces.
-three = pytest.mark.parametrize("name", ["compatible", "openai", "openai results"])
 
 
 @pytest.fixture(autouse=True)
@@ -199,7 +192,7 @@ async def time_out(back_end: BackEnd, server: Loopback) -> None:
         timeout *= 4
 
 
-@every
+@one
 async def test_a_slow_answer_times_out_and_hangs_up(back_end: BackEnd) -> None:
     hang = Hang()
     async with serve(lambda _: hang) as server:
@@ -212,7 +205,7 @@ async def test_a_slow_answer_times_out_and_hangs_up(back_end: BackEnd) -> None:
         await time_out(back_end, server)
 
 
-@every
+@one
 async def test_cancelling_a_call_hangs_up(back_end: BackEnd) -> None:
     hang, asked = Hang(), asyncio.Event()
 
@@ -231,7 +224,7 @@ async def test_cancelling_a_call_hangs_up(back_end: BackEnd) -> None:
         await model.aclose()
 
 
-@every
+@one
 async def test_connections_are_reused_and_limited(back_end: BackEnd) -> None:
     async with serve(lambda _: back_end.good) as server:
         model = back_end.at(server.root, concurrency=3)
@@ -244,7 +237,7 @@ async def test_connections_are_reused_and_limited(back_end: BackEnd) -> None:
     assert len(server.peers) <= 3
 
 
-@every
+@one
 def test_one_model_in_many_loops_and_threads(back_end: BackEnd) -> None:
     """Without aclose() nothing is left open (warnings are errors)."""
     replies = []
@@ -262,20 +255,6 @@ def test_one_model_in_many_loops_and_threads(back_end: BackEnd) -> None:
         for thread in threads:
             thread.join(60)
     assert [each.model for each in replies] == ["served-model"] * 5
-
-
-@pytest.mark.parametrize("name", ["openai", "compatible", "anthropic"])
-async def test_labels_without_their_probabilities_are_an_error(name: str) -> None:
-    back_end = BACK_ENDS[name]
-    request = replace(REQUEST, labels=("Yes", "No"))
-    async with serve(lambda _: back_end.good) as server:
-        model = back_end.at(server.root)
-        assert model.capabilities.label_logprobs is back_end.labels
-        with pytest.raises(UnsupportedCapability, match='scoring="integer"'):
-            await model.complete(request)
-        await model.aclose()
-    # What can never work is refused without a call.
-    assert len(server.requests) == back_end.labels
 
 
 @every
@@ -310,48 +289,7 @@ async def test_no_redirect_is_followed(name: str) -> None:
     assert not other.asked
 
 
-@pytest.mark.parametrize("name", BACK_ENDS)
-@pytest.mark.parametrize(
-    "change", [{"messages": (Message("user", "\ud83d"),)}, {"max_tokens": 2**70}]
-)
-async def test_what_json_cannot_hold_is_not_sent(name: str, change: dict[str, Any]) -> None:
-    back_end = BACK_ENDS[name]
-    request = replace(back_end.request, **change)
-    if name == "rerank":
-        request = replace(request, state=State("\ud83d", {"p1": "text"}))
-    elif request.questions and "max_tokens" in change:
-        return  # a decision has no limit
-    async with serve(lambda _: back_end.good) as server:
-        model = back_end.at(server.root)
-        error = await failure(lambda: model.complete(request))
-        await model.aclose()
-    assert type(error) is RequestRejected
-    assert "the request cannot be sent (" in str(error)
-    assert not server.requests
-
-
 # Faults of the wire itself.
-
-
-LOCATIONS = {
-    b"": "another path",
-    b"/v1/": "another path",
-    b"//other.example/x": "'other.example'",
-    b"http://[::1": "'http://[::1'",
-    b"http://h\x80\xff:99999/": "'http://h",
-    b"x" * 8000: "another path",
-    b"http://" + b"h" * 7000: "'http://hhh",
-}
-
-
-async def test_a_redirect_to_anywhere() -> None:
-    async with serve_raw(sends()) as server, asking("compatible", server.root) as call:
-        for location, said in LOCATIONS.items():
-            head = b"HTTP/1.1 307 x\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n"
-            server.script = sends(head % location)
-            error = await failure(call)
-            assert type(error) is RequestRejected
-            assert f"it redirects to {said}" in str(error)
 
 
 async def test_a_flagged_passage_is_a_missing_score() -> None:
@@ -392,11 +330,9 @@ async def _by_path(asked: Asked, wire: Wire) -> None:
         await FAULTS[fault](asked, wire)
 
 
-@three
+@pytest.mark.parametrize("name", ["compatible", "anthropic"])
 async def test_no_body_fills_the_memory(name: str) -> None:
     """Seven bodies of 512 MiB or 2 GiB each; 8 MiB are read of a reply, at most."""
-    if name == "compatible" and int(aiohttp.__version__.split(".")[1]) < 14:
-        pytest.skip("older versions of aiohttp unpack all that they have received at once")
     async with serve_raw(_by_path) as server:
         command = [sys.executable, "-m", "tests.support.wire", name, server.root, *FAULTS]
         with anyio.fail_after(120):
@@ -408,21 +344,7 @@ async def test_no_body_fills_the_memory(name: str) -> None:
     assert server.sent < len(FAULTS) * 32 * MIB
 
 
-async def test_results_of_a_batch_are_long_but_their_lines_are_not() -> None:
-    line = json.dumps({"custom_id": "x", "text": "y" * MIB}).encode() + b"\n"
-
-    async def script(asked: Asked, wire: Wire) -> None:
-        await wire.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
-        for _ in range(20):  # 20 MiB in all, more than one reply may have
-            await wire.send(line)
-
-    async with serve_raw(script) as server:
-        for name in RESULTS:
-            async with asking(name, server.root) as call:
-                assert await call() == 20
-
-
-@pytest.mark.parametrize("name", ["compatible", "openai", "anthropic"])
+@pytest.mark.parametrize("name", ["compatible"])
 async def test_a_compressed_answer_is_understood(name: str) -> None:
     body = gzip.compress(json.dumps(BACK_ENDS[name].good).encode())
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
@@ -443,59 +365,29 @@ WIRE_FAULTS: Mapping[str, tuple[bytes, ...]] = {
     "no HTTP": (b"SSH-2.0-OpenSSH_9.6\r\n",),
     "garbage": (bytes(range(256)) * 40,),
     "empty": (GOOD + b"Content-Length: 0\r\n\r\n",),
-    "status 100": (b"HTTP/1.1 100 Continue\r\n\r\n",),
-    "status 101": (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nabc",),
     "many 100s": (b"HTTP/1.1 100 Continue\r\n\r\n" * 5000,),
     "status 204": (b"HTTP/1.1 204 No Content\r\n\r\n",),
-    "status 206": (b'HTTP/1.1 206 Partial\r\nContent-Length: 4\r\n\r\n{"a"',),
     "status 304": (b"HTTP/1.1 304 Not Modified\r\n\r\n",),
-    "status 000": (b"HTTP/1.1 000 x\r\nContent-Length: 0\r\n\r\n",),
-    "status 600": (b"HTTP/1.1 600 x\r\nContent-Length: 0\r\n\r\n",),
     "status 999": (b"HTTP/1.1 999 x\r\nContent-Length: 0\r\n\r\n",),
-    "status 99999": (b"HTTP/1.1 99999 x\r\nContent-Length: 0\r\n\r\n",),
-    "status x": (b"HTTP/1.1 abc x\r\nContent-Length: 0\r\n\r\n",),
-    "version 9": (b"HTTP/9.9 200 OK\r\nContent-Length: 2\r\n\r\n{}",),
-    "odd reason": (b"HTTP/1.1 500 \xff\xfe\x80\r\nContent-Length: 0\r\n\r\n",),
     "long header": (GOOD + b"X: " + b"a" * 200_000 + b"\r\n\r\n{}",),
-    "endless first line": (b"HTTP/1.1 200 " + b"a" * 200_000,),
     "many headers": (GOOD + b"X: 1\r\n" * 20_000 + b"\r\n{}",),
-    "odd header": (GOOD + b"X\x00: \xff\r\nContent-Length: 2\r\n\r\n{}",),
-    "header without colon": (GOOD + b"oops\r\nContent-Length: 2\r\n\r\n{}",),
     "length too long": (GOOD + b"Content-Length: 9999\r\n\r\n{}",),
     "length too short": (GOOD + b'Content-Length: 2\r\n\r\n{"a": 1}',),
     "length huge": (GOOD + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n{}",),
-    "length negative": (GOOD + b"Content-Length: -2\r\n\r\n{}",),
-    "length no number": (GOOD + b"Content-Length: x\r\n\r\n{}",),
     "two lengths": (GOOD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",),
-    "length and chunks": (GOOD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",),
     "chunk cut": (GOOD + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{}",),
-    "chunk too long": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{}{}{}\r\n0\r\n\r\n",),
     "chunk huge": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n" + b"F" * 40 + b"\r\n{}",),
-    "chunk negative": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n{}",),
-    "chunk no number": (GOOD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}",),
     "chunk extension": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n2;" + b"a" * 200_000,),
-    "chunk without end": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",),
-    "trailers": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"X: 1\r\n" * 20_000,),
     "no gzip": (GOOD + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",),
     "gzip cut": (GOOD + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00",),
-    "no deflate": (GOOD + b"Content-Encoding: deflate\r\nContent-Length: 2\r\n\r\n{}",),
     "no brotli": (GOOD + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",),
-    "no zstd": (GOOD + b"Content-Encoding: zstd\r\nContent-Length: 2\r\n\r\n{}",),
-    "unknown encoding": (GOOD + b"Content-Encoding: x\xff\r\nContent-Length: 1\r\n\r\n{",),
-    "gzip a thousand times": (
-        GOOD + b"Content-Encoding: " + b"gzip," * 1000 + b"gzip\r\nContent-Length: 2\r\n\r\n{}",
-    ),
-    "wrong type": (GOOD + b"Content-Type: text/html; charset=\xff\r\nContent-Length: 1\r\n\r\n[",),
-    "event stream": (GOOD + b"Content-Type: text/event-stream\r\n\r\ndata: {}\n\n",),
     "unicode": (GOOD + b"Content-Length: 4\r\n\r\n\xff\xfe{\x00",),
-    "half a pair": (GOOD + b'Content-Length: 14\r\n\r\n{"a":"\\ud83d"}',),
     "deep": (GOOD + b"Content-Length: 100000\r\n\r\n" + b"[" * 100_000,),
     "not a number": (GOOD + b'Content-Length: 9\r\n\r\n{"a":NaN}',),
-    "infinite": (GOOD + b'Content-Length: 11\r\n\r\n{"a":1e999}',),
 }
 
 
-@three
+@pytest.mark.parametrize("name", ["compatible", "openai results"])
 async def test_broken_http_is_one_of_our_errors(name: str) -> None:
     ends: set[type] = set()
     async with serve_raw(sends()) as server, asking(name, server.root, 5.0) as call:
@@ -512,26 +404,6 @@ async def test_broken_http_is_one_of_our_errors(name: str) -> None:
     assert ends == {ServerFailed, ConnectionFailed, RequestRejected}
 
 
-@pytest.mark.parametrize("name", ["compatible", "openai", "anthropic"])
-async def test_a_connection_that_is_cut_anywhere(name: str) -> None:
-    body = json.dumps(BACK_ENDS[name].good).encode()
-    whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-    async with serve_raw(sends()) as server, asking(name, server.root) as call:
-        for place in range(1, len(whole), max(1, len(whole) // 20)):
-            server.script = sends(whole[:place])
-            assert type(await failure(call)) is ConnectionFailed, place
-
-
-@pytest.mark.parametrize("name", ["compatible", "openai", "anthropic"])
-async def test_an_error_body_that_stalls(name: str) -> None:
-    async def script(_: Asked, wire: Wire) -> None:
-        await wire.send(b"HTTP/1.1 500 x\r\nContent-Length: 100\r\n\r\n{")
-        await asyncio.Event().wait()
-
-    async with serve_raw(script) as server:
-        assert type(await failure_of(name, server.root, 0.3)) is ModelTimeout
-
-
 ODD = {
     "another object": lambda turn: {"status": "done", "request": f"r-{turn}", "time": 1.5 * turn},
     "a page": lambda turn: Answer(body=f"<html>Sign in, request {turn}a</html>".encode()),
@@ -540,7 +412,7 @@ ODD = {
 }
 
 
-@every
+@one
 @pytest.mark.parametrize("body", ODD.values(), ids=ODD)
 async def test_the_same_odd_reply_is_asked_for_twice(
     back_end: BackEnd, body: Callable[[int], Reply]
@@ -562,7 +434,7 @@ async def test_the_same_odd_reply_is_asked_for_twice(
         await later.aclose()
 
 
-@every
+@one
 async def test_a_quota_by_the_minute_is_waited_for(back_end: BackEnd) -> None:
     said = "You exceeded your current quota, check your plan and billing. Please retry in 10ms."
     replies: Iterator[Reply] = iter([Answer(429, back_end.error(said)), back_end.good])
@@ -573,7 +445,7 @@ async def test_a_quota_by_the_minute_is_waited_for(back_end: BackEnd) -> None:
         await model.aclose()
 
 
-@every
+@one
 async def test_a_request_that_is_too_large_is_final_for_itself(back_end: BackEnd) -> None:
     said = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 90000."
     async with serve(lambda _: Answer(429, back_end.error(said), {"Retry-After": "9"})) as server:
