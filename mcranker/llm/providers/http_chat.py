@@ -17,7 +17,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from importlib import import_module
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,7 +33,6 @@ from mcranker.llm.providers.http_errors import (
     StatusError,
     error_for,
     json_bytes,
-    limits_in,
     parse_object,
     read_problem,
     reading,
@@ -91,7 +89,6 @@ class HttpChat(ABC):
         self.name = service.model
         self.endpoint = service.url
         self.service = service
-        self.rate_limits: dict[str, tuple[float, float]] = {}  # as the last answer's headers say
         self._model = model
         self._capabilities = capabilities
         self._concurrency = concurrency
@@ -205,7 +202,6 @@ class HttpChat(ABC):
         # A ValueError is a name that no host has.
         except (aiohttp.ClientError, OSError, ValueError, BodyTooLong) as error:
             raise transport_error(error, service) from error
-        self.rate_limits = limits_in(response.headers, datetime.now(UTC))
         if not good:
             raise StatusError(read_problem(response.status, answer, response.headers))
         return answer
@@ -294,7 +290,6 @@ class HostedChat(HttpChat):
             raise RequestRejected(
                 f"{self.name}: {type(error).__name__} in its library", model=self.name
             ) from error
-        self.rate_limits = limits_in(response.headers, datetime.now(UTC))
         return answer
 
     def _open_library(self) -> Any:

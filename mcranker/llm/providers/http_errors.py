@@ -455,20 +455,3 @@ def _duration(text: str, place: int = 0, unit: float = 1.0) -> float | None:
         size = _UNITS["ms" if name.startswith(("ms", "mil")) else name[0]]
         total, place = (total or 0.0) + number * size, found.end()
     return total
-
-
-def limits_in(headers: Mapping[str, str], now: datetime) -> dict[str, tuple[float, float]]:
-    """A service's limits a minute, and the seconds until they are whole again, by kind.
-
-    A limit is one a minute if as much as is used of it is back by the reset; others are left out.
-    """
-    found = {}
-    for kind in ("requests", "tokens"):
-        for form in (f"x-ratelimit-%s-{kind}", f"anthropic-ratelimit-{kind}-%s"):
-            limit, remaining = (headers.get(form % each, "") for each in ("limit", "remaining"))
-            if limit.isdecimal() and remaining.isdecimal() and len(limit) < 16:
-                used = int(limit) - int(remaining[:16])
-                reset = _until(headers.get(form % "reset", ""), now)
-                if used > 0 and reset and 45 <= reset * int(limit) / used <= 75:
-                    found[kind] = float(limit), reset
-    return found

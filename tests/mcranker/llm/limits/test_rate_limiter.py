@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mcranker import RateLimited, ServerFailed, Usage
 from mcranker.llm.limits.rate_limiter import RateLimiter
-from tests.support.limits_support import assert_at_rest, limits_of, request, slot, starts_of
+from tests.support.limits_support import assert_at_rest, limits_of, paused, request, slot, starts_of
 from tests.support.simulated_provider import (
     AtOnce,
     Chance,
@@ -100,26 +100,14 @@ async def test_tokens_are_booked_and_then_corrected() -> None:
     assert now() - begin == pytest.approx(20.0, abs=0.2)
 
 
-async def test_limits_that_a_service_names_are_kept_and_may_be_used_at_once() -> None:
-    limits = limits_of(concurrency=256)
-    limits.release(await limits.acquire(request()), told={"requests": (60.0, 57.0)})
-    # A reset in 57 s says that 3 of 60 are left; then there is one a second.
-    starts = await starts_of(limits, [request()] * 6)
-    assert starts == pytest.approx([0.0, 0.0, 0.0, 0.0, 1.0, 2.0], abs=0.01)
-    # A raised limit holds at once.
-    limits.release(await limits.acquire(request()), told={"requests": (600.0, 0.0)})
-    assert (await starts_of(limits, [request()] * 11))[-1] == pytest.approx(2.0, abs=1.1)
-
-
 # Refusals
 
 
 async def test_a_refusal_makes_everybody_wait_as_long_as_it_says() -> None:
     limits = limits_of(concurrency=4)
     await refuse(limits, retry_after=20.0)
-    told = limits.statistics()
-    assert (told.limit, told.pauses) == (2, 1)
-    assert told.paused == pytest.approx(20.0)
+    assert limits._pace.limit == 2
+    assert paused(limits) == pytest.approx(20.0)
     starts = await starts_of(limits, [request(), request(1), request(2)], seconds=1.0)
     assert starts == pytest.approx([20.0, 20.0, 21.0])
     assert_at_rest(limits)
@@ -131,25 +119,25 @@ async def test_few_refusals_without_a_time_are_by_chance_and_many_are_not() -> N
     for number, each in enumerate(held):
         # Of 64 calls, 4 + 0.25 * 64 = 20 may be refused.
         limits.release(each, RateLimited("429") if number % 4 == 0 else None)
-    assert limits.statistics().limit == 64
+    assert limits._pace.limit == 64
     held = [await limits.acquire(request()) for _ in range(64)]
     for number, each in enumerate(held):
         limits.release(each, RateLimited("429") if number % 2 == 0 else None)
-    assert (limits.statistics().limit, limits.statistics().pauses) == (32, 0)
+    assert (limits._pace.limit, paused(limits)) == (32, 0)
 
 
 async def test_pauses_double_until_something_is_answered() -> None:
     limits = limits_of(concurrency=16)
-    while not limits.statistics().pauses:
+    while not paused(limits):
         await refuse(limits)
-    seen = [limits.statistics().paused]
+    seen = [paused(limits)]
     for _ in range(6):
         await refuse(limits)
-        seen.append(limits.statistics().paused)
+        seen.append(paused(limits))
     assert seen == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0, 20.0, 20.0])
     # One call goes at first; the limit was halved once.
     assert await starts_of(limits, [request()] * 3, seconds=1.0) == [20.0, 21.0, 21.0]
-    assert limits.statistics().limit == 8
+    assert limits._pace.limit == 8
 
 
 async def test_nobody_waits_for_hours() -> None:

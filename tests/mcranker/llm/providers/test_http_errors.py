@@ -165,35 +165,6 @@ def test_retry_after_in_seconds(headers: dict[str, str], seconds: float | None) 
     assert error.retry_after == seconds
 
 
-@pytest.mark.parametrize(
-    ("form", "limit", "remaining", "reset", "found"),
-    [
-        ("x-ratelimit-%s-requests", "10000", "9999", "6ms", {"requests": (10000.0, 0.006)}),
-        ("x-ratelimit-%s-tokens", "200000", "150000", "15s", {"tokens": (200000.0, 15.0)}),
-        (
-            "anthropic-ratelimit-requests-%s",
-            "50",
-            "25",
-            "2026-05-04T12:00:30Z",
-            {"requests": (50.0, 30.0)},
-        ),
-        ("x-ratelimit-%s-requests", "14400", "14399", "6s", {}),  # by the day
-        ("x-ratelimit-%s-requests", "5", "4", "200ms", {}),  # by the second
-        ("x-ratelimit-%s-requests", "60", "60", "0s", {}),
-        ("x-ratelimit-%s-requests", "0", "0", "1m", {}),
-        ("x-ratelimit-%s-requests", "9" * 30, "-1", "soon", {}),
-        ("x-ratelimit-%s-requests", "", "", "", {}),
-    ],
-)
-def test_limits_a_minute_are_read_from_headers(
-    form: str, limit: str, remaining: str, reset: str, found: dict[str, tuple[float, float]]
-) -> None:
-    values = {"limit": limit, "remaining": remaining, "reset": reset}
-    headers = {form % name: value for name, value in values.items()}
-    read = http_errors.limits_in(headers, datetime(2026, 5, 4, 12, tzinfo=UTC))
-    assert read == {kind: pytest.approx(each) for kind, each in found.items()}
-
-
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
 
 

@@ -453,5 +453,5 @@ async def test_a_request_that_is_too_large_is_final_for_itself(back_end: BackEnd
         model = Retrying(back_end.at(server.root), limits)
         assert isinstance(await failure(lambda: model.complete(back_end.request)), ContextTooLong)
         assert len(server.requests) == 1
-        assert limits.statistics().pauses == 0
+        assert limits._pace.paused_until < 0
         await model.aclose()
