@@ -97,6 +97,8 @@ def row_of(
 ) -> Row:
     """Return the row for a new `reply`, from which it can be restored."""
     try:
+        if not (isinstance(reply.text, str) and isinstance(reply.model, str)):
+            raise Unkeepable(f"{reprlib.repr(reply)} has no text")
         usage = reply.usage
         counts = usage.calls, usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
         if not (all(0 <= each <= MOST for each in counts) and math.isfinite(usage.seconds)):

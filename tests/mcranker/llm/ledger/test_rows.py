@@ -73,7 +73,7 @@ def usage(*counts: Any) -> Usage:
 
 
 WRONG = [
-    *wrong("text", b"bytes", object()),
+    *wrong("text", None, b"bytes", object()),
     *wrong("usage", None, 5, usage(1, -1), usage(1, 1.5), usage(1, "7"), usage(1, None)),
     *wrong("usage", usage(1, 2**53 + 2), usage(1, 10**400), usage(1, math.nan), usage(math.inf)),
     *wrong("usage", usage(1, 1, 1, 1, None), usage(1, 1, 1, 1, math.inf), usage(1, 1, 1, 1, "7")),
