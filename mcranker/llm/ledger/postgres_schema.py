@@ -13,8 +13,7 @@ from mcranker.llm.ledger.rows import COLUMNS
 
 SCHEMES = ("postgresql://", "postgres://")
 
-_TIMEOUT = 10.0  # seconds of a statement
-_CONNECT_TIMEOUT = 10.0
+_TIMEOUT = _CONNECT_TIMEOUT = 10.0  # seconds of a statement, and of a connection
 LOCK_TIMEOUT = "lock_timeout = '4s'"
 """Shorter than a frozen process can hold a lock, so that others which froze behind it get none."""
 # A pooler refuses such settings of a connection, or keeps them for others.
@@ -31,6 +30,8 @@ TYPES = (
 _NAMES = COLUMNS.split(", ")
 _VERSION = 1
 _TABLES = f"""
+CREATE TABLE mcranker_ledger (version int);
+INSERT INTO mcranker_ledger VALUES ({_VERSION});
 CREATE TABLE mcranker_replies (
     id bigserial NOT NULL,
     {", ".join(f"{name} {kind} NOT NULL" for name, kind in zip(_NAMES, TYPES, strict=True))},
@@ -51,7 +52,7 @@ CREATE TABLE mcranker_budgets (
     spent_cost double precision NOT NULL, open_calls bigint NOT NULL,
     open_cost double precision NOT NULL, PRIMARY KEY (run, payer)
 ) WITH (fillfactor = 50);
-"""
+"""  # noqa: S608 - constants
 
 
 def shown_url(url: str) -> str:
@@ -84,16 +85,13 @@ async def connect(url: str, *, seconds: float | None = _TIMEOUT) -> Any:
         # asyncpg has no option for this.
         _keep_alive(connection._transport.get_extra_info("socket"))  # noqa: SLF001
         async with transaction(connection):
-            if await connection.fetchval("SELECT to_regclass('mcranker_ledger')") is None:
+            made = "SELECT to_regclass('mcranker_ledger')"
+            if await connection.fetchval(made) is None:
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                await connection.execute("CREATE TABLE IF NOT EXISTS mcranker_ledger (version int)")
-            newest = "SELECT max(version) FROM mcranker_ledger"
-            if await connection.fetchval(newest) is None:
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                if await connection.fetchval(newest) is None:
+                if await connection.fetchval(made) is None:
                     await connection.execute(_TABLES)
-                    await connection.execute("INSERT INTO mcranker_ledger VALUES ($1)", _VERSION)
-            if await connection.fetchval(newest) > _VERSION:
+            newest = await connection.fetchval("SELECT max(version) FROM mcranker_ledger")
+            if newest > _VERSION:
                 raise LedgerError(
                     f"the ledger {shown_url(url)!r} is of a later version of mcranker; update it"
                 )
@@ -148,9 +146,9 @@ def lost() -> tuple[type[Exception], ...]:
 
 def misdirected(error: Exception) -> bool:
     """Return True if a first connection failed because of its address."""
-    if isinstance(error, ConnectionRefusedError | ValueError):
-        return True
-    return isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError)
+    passing = isinstance(error, ConnectionError | TimeoutError)
+    refused = isinstance(error, ConnectionRefusedError | ValueError)
+    return refused or (isinstance(error, OSError) and not passing)
 
 
 def cause(error: Exception) -> str:
@@ -163,10 +161,9 @@ def explained(name: str, error: Exception) -> LedgerError:
     """Convert an error to words."""
     if isinstance(error, LedgerError):
         return error
+    what = f"used: {cause(error)}"
     if isinstance(error, OSError | _asyncpg().PostgresConnectionError):
-        text = f"the ledger {name!r} cannot be reached: {cause(error)}"
-        problem = LedgerError(f"{text}; is the database running, and is its address right?")
-    else:
-        problem = LedgerError(f"the ledger {name!r} cannot be used: {cause(error)}")
+        what = f"reached: {cause(error)}; is the database running, and is its address right?"
+    problem = LedgerError(f"the ledger {name!r} cannot be {what}")
     problem.__cause__ = error
     return problem

@@ -88,7 +88,7 @@ class Damaged(ValueError):
     """A row is not what was written."""
 
 
-class Unkeepable(ValueError):
+class Unkeepable(Exception):
     """A reply that breaks the form of a `ChatReply`, so that no row could restore it."""
 
 
@@ -112,8 +112,6 @@ def row_of(
         if restored != given and repr(restored) != repr(given):  # NaN is not equal to itself
             raise Unkeepable(f"{reprlib.repr(reply)} cannot be restored")
     except (TypeError, ValueError, AttributeError, OverflowError, Damaged) as error:
-        if isinstance(error, Unkeepable):
-            raise
         raise Unkeepable(f"{error}; a ChatReply was expected") from error
     return (key, name.decode(), stage, *row[3:9], row[9].decode(), row[10])
 

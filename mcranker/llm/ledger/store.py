@@ -89,8 +89,8 @@ def kept_of(row: Row) -> KeptAnswer:
 def share_of(row: Row) -> Share:
     """Read a row of sums."""
     model, stage, answers, unusable, *counts, oldest, newest = row
-    dates = _date(oldest), _date(newest)
-    return Share(text_of(model), text_of(stage), answers, unusable, Usage(*counts), *dates)
+    usage, dates = Usage(*counts), (_date(oldest), _date(newest))
+    return Share(text_of(model), text_of(stage), answers, unusable, usage, *dates)
 
 
 def text_of(value: object) -> str:
@@ -129,12 +129,8 @@ class Selection:
 class Write:
     """Rows or keys to write, and the future of the caller."""
 
-    __slots__ = ("future", "keys", "kind", "result", "rows")
-
     def __init__(self, kind: str, keys: Collection[bytes], rows: Sequence[Any] = ()) -> None:
-        self.kind = kind
-        self.keys = keys
-        self.rows = rows
+        self.kind, self.keys, self.rows = kind, keys, rows
         self.result: Any = set()
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -163,9 +159,8 @@ class GroupCommit:
         self._check_process()
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="mcranker ledger", daemon=True
-                )
+                name = "mcranker ledger"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                 self._thread.start()
             self._writes.put(write)
         return write.future
@@ -173,18 +168,13 @@ class GroupCommit:
     def put_answers(self, answers: Sequence[NewAnswer]) -> asyncio.Future[set[bytes]]:
         """Keep those answers that a row can restore, soon; a warning is logged of the others."""
         rows = []
+        said = "an answer of %s cannot be kept in the ledger %r, and is asked for again: %s"
         for key, reply, model, stage, created in answers:
             try:
                 rows.append(row_of(key, reply, model=model, stage=stage, created=created))
             except Unkeepable as problem:
-                logger.log(
-                    logging.DEBUG if self._any_unkeepable else logging.WARNING,
-                    "an answer of %s cannot be kept in the ledger %r, and is asked for again when "
-                    "it is needed again: %s",
-                    model,
-                    self._name,
-                    problem,
-                )
+                level = logging.DEBUG if self._any_unkeepable else logging.WARNING
+                logger.log(level, said, model, self._name, problem)
                 self._any_unkeepable = True
         return self.put(Write("complete", [answer.key for answer in answers], rows))
 
@@ -237,9 +227,7 @@ class GroupCommit:
     def _run(self) -> None:
         waiting: deque[Write | None] = deque()
         while True:
-            if not waiting:
-                waiting.append(self._writes.get())
-            while not self._writes.empty():
+            while not waiting or not self._writes.empty():
                 waiting.append(self._writes.get())
             batch: list[Write] = []
             keys: set[bytes] = set()

@@ -1,15 +1,10 @@
 """Calls of one model: how many at once, how fast, when not at all, and whose turn it is.
 
-Calls at once double each round of answers until a first overload. Each overload halves them; then
-they grow by one a round, after three good rounds by two, and so on. They grow only while as many
-are in flight, by answers in up to `SLOW` times the shortest time: a server that lets calls wait
-gets no more of them. Overload is a refusal that says for how long, or a round of which more than
-`ALLOWED` calls and a `SHARE` were refused or, where the number is learned, failed: fewer are by
-chance.
-
-All calls pause as long as a refusal says, or for `FIRST_PAUSE` where nothing of a round was
-answered; then one call goes, and the pause doubles until one is answered. Requests and tokens a
-minute are evenly spread.
+Calls at once double each round of answers until a first overload, which halves them; then they grow
+by one a round. Overload is a refusal that says for how long, or a round of which more than
+`ALLOWED` calls and a `SHARE` were refused or, where the number is learned, failed. All calls pause
+as long as a refusal says, or for `FIRST_PAUSE` where nothing of a round was answered; then one call
+goes, and the pause doubles until one is answered. Requests and tokens a minute are evenly spread.
 """
 
 from __future__ import annotations
