@@ -30,8 +30,6 @@ TYPES = (
 _NAMES = COLUMNS.split(", ")
 _VERSION = 1
 _TABLES = f"""
-CREATE TABLE mcranker_ledger (version int);
-INSERT INTO mcranker_ledger VALUES ({_VERSION});
 CREATE TABLE mcranker_replies (
     id bigserial NOT NULL,
     {", ".join(f"{name} {kind} NOT NULL" for name, kind in zip(_NAMES, TYPES, strict=True))},
@@ -52,7 +50,7 @@ CREATE TABLE mcranker_budgets (
     spent_cost double precision NOT NULL, open_calls bigint NOT NULL,
     open_cost double precision NOT NULL, PRIMARY KEY (run, payer)
 ) WITH (fillfactor = 50);
-"""  # noqa: S608 - constants
+"""
 
 
 def shown_url(url: str) -> str:
@@ -85,13 +83,16 @@ async def connect(url: str, *, seconds: float | None = _TIMEOUT) -> Any:
         # asyncpg has no option for this.
         _keep_alive(connection._transport.get_extra_info("socket"))  # noqa: SLF001
         async with transaction(connection):
-            made = "SELECT to_regclass('mcranker_ledger')"
-            if await connection.fetchval(made) is None:
+            if await connection.fetchval("SELECT to_regclass('mcranker_ledger')") is None:
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                if await connection.fetchval(made) is None:
+                await connection.execute("CREATE TABLE IF NOT EXISTS mcranker_ledger (version int)")
+            newest = "SELECT max(version) FROM mcranker_ledger"
+            if await connection.fetchval(newest) is None:
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+                if await connection.fetchval(newest) is None:
                     await connection.execute(_TABLES)
-            newest = await connection.fetchval("SELECT max(version) FROM mcranker_ledger")
-            if newest > _VERSION:
+                    await connection.execute("INSERT INTO mcranker_ledger VALUES ($1)", _VERSION)
+            if await connection.fetchval(newest) > _VERSION:
                 raise LedgerError(
                     f"the ledger {shown_url(url)!r} is of a later version of mcranker; update it"
                 )

@@ -265,7 +265,7 @@ async def test_a_server_of_ones_own_needs_no_key() -> None:
         {"timeout": 0.0},
         {"timeout": float("nan")},
         {"concurrency": 0},
-        *({"extra_body": {"x": odd}} for odd in ({1, 2}, object(), "\ud83d", 2**70)),
+        {"extra_body": {"x": object()}},
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any]) -> None:
