@@ -322,11 +322,9 @@ class RequestsInFlight:
             request, new = self.join(key, self)
         try:
             await self.claim(request)
-            try:
-                yield
-            finally:
-                self.store.release((key,))
+            yield
         finally:
+            self.store.release((key,))
             self.complete(request)
 
     def _renew(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -66,15 +66,6 @@ class Slot:
         self.started = self.seconds = 0.0  # when, and how long the call took
 
 
-class Schedule:
-    """The time at which the next request, or token, may go."""
-
-    def __init__(self, per_minute: float) -> None:
-        # What is made up for must not bring too many into 60 s.
-        self.interval = (60.0 + 2 * CATCH_UP) / per_minute  # seconds of one
-        self.due = -math.inf
-
-
 class Pace:
     """When a call may start, by what became of others."""
 
@@ -94,16 +85,19 @@ class Pace:
         self._closed_since: float | None = None  # the first pause after which nothing was answered
         self._probing = False  # one call at a time
         self._probe = 0
-        self.schedules = {kind: Schedule(limit) for kind, limit in per_minute.items()}
+        # Seconds of a request, or token, and when the next one may go. What is made up for must
+        # not bring too many into 60 s.
+        self.intervals = {kind: (60.0 + 2 * CATCH_UP) / n for kind, n in per_minute.items()}
+        self._due = dict.fromkeys(self.intervals, -math.inf)
         self.leases: Leases | None = None
 
     def leased(self, lease: Lease, now: float) -> None:
         """Count what was leased, and keep to the pauses of others."""
         assert self.leases is not None
         self.leases.add(lease, now)
-        for kind, schedule in self.schedules.items():
+        for kind, due in self._due.items():
             if lease[kind].amount > 0:
-                schedule.due = max(schedule.due, now + lease[kind].wait)
+                self._due[kind] = max(due, now + lease[kind].wait)
         if (pause := sum(lease["pause"])) > 0:
             self.paused_until = max(self.paused_until, now + pause)
 
@@ -111,7 +105,7 @@ class Pace:
         """Start a call; if it may not go now, return the time at which to ask again."""
         if slot.queue.in_flight >= self.limit:
             return math.inf
-        due = max([self.paused_until, *(each.due for each in self.schedules.values())])
+        due = max([self.paused_until, *self._due.values()])
         if due > now + _EARLY:
             return due
         if self._probing and self._probe:
@@ -124,8 +118,8 @@ class Pace:
         slot.queue.in_flight += 1
         if self._probing:
             self._probe = self.number
-        for kind, each in self.schedules.items():
-            each.due = max(each.due, now - CATCH_UP) + slot.needs[kind] * each.interval
+        for kind, interval in self.intervals.items():
+            self._due[kind] = max(self._due[kind], now - CATCH_UP) + slot.needs[kind] * interval
         return None
 
     def ended(self, slot: Slot, now: float, error: BaseException | None) -> None:
@@ -161,8 +155,8 @@ class Pace:
 
     def used(self, slot: Slot, tokens: float) -> None:
         extra = tokens - slot.needs["tokens"]
-        if schedule := self.schedules.get("tokens"):
-            schedule.due += extra * schedule.interval
+        if "tokens" in self._due:
+            self._due["tokens"] += extra * self.intervals["tokens"]
         if self.leases is not None:
             self.leases.correct(extra)
 
@@ -233,15 +227,14 @@ class RateLimiter:
     def share(self, lessor: Lessor) -> None:
         """Keep to the limits and pauses together with other processes."""
         self._lessor = lessor
-        rates = {kind: 1.0 / each.interval for kind, each in self._pace.schedules.items()}
-        self._pace.leases = Leases(rates)
+        self._pace.leases = Leases({kind: 1.0 / n for kind, n in self._pace.intervals.items()})
 
     async def acquire(self, request: ChatRequest) -> Slot:
         """Wait for a slot; the call is then to be made at once."""
         loop = asyncio.get_running_loop()
         queue = self._queues.get(loop) or self._new_queue(loop)
         tokens = 0.0
-        if "tokens" in self._pace.schedules:
+        if "tokens" in self._pace.intervals:
             tokens = prompt_bytes(request) / BYTES_A_TOKEN + min(request.max_tokens, OUTPUT_TOKENS)
         slot = Slot(queue, tokens, loop.create_future())
         if not queue.waiters and self._start(slot, self._clock()) is None:
