@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mcranker.config import RankerConfig
 from mcranker.llm.ledger import postgres_schema
+from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.limits.budget import Booking, Sums
 from mcranker.llm.limits.leases import Want
+from mcranker.llm.models import Layers
+from mcranker.llm.scripted import ScriptedChat
 from tests.support.buckets import Bucket
+from tests.support.ledger_support import request
 from tests.support.postgres import database_of
 
 pytestmark = pytest.mark.anyio
@@ -88,3 +94,30 @@ async def test_processes_that_book_at_once_keep_to_the_limit(url: str) -> None:
     assert sum(await asyncio.gather(*map(claim, range(4)))) == 30
     for each in stores:
         await each.aclose()
+
+
+async def test_a_limit_is_of_all_processes_together(url: str) -> None:
+    starts: list[float] = []
+
+    async def answer(_: Any) -> str:
+        starts.append(asyncio.get_running_loop().time())
+        return "7"
+
+    # Of one process, but each with a store of its own, as two processes have.
+    models, ledgers = [], []
+    for _ in range(2):
+        ledger = Ledger(url)
+        ledger.store = PostgresStore(url)
+        config = RankerConfig(requests_per_minute=1200, concurrency=50)
+        models.append(Layers(config, ledger).around(ScriptedChat(answer, name="m"), retried=True))
+        ledgers.append(ledger)
+    await asyncio.gather(
+        *(each.complete(request(f"{m} {n}")) for m, each in enumerate(models) for n in range(20))
+    )
+    # 1200 a minute are 20 a second; the first is made at once.
+    assert len(starts) == 40
+    assert 39 / 20 * 0.9 < starts[-1] - starts[0] < 39 / 20 * 1.5
+    for each in models:
+        await each.aclose()
+    for ledger in ledgers:
+        await ledger.store.aclose()
