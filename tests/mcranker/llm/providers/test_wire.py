@@ -362,6 +362,7 @@ WIRE_FAULTS: Mapping[str, tuple[bytes, ...]] = {
     "empty": (GOOD + b"Content-Length: 0\r\n\r\n",),
     "many 100s": (b"HTTP/1.1 100 Continue\r\n\r\n" * 5000,),
     "status 204": (b"HTTP/1.1 204 No Content\r\n\r\n",),
+    "status 304": (b"HTTP/1.1 304 Not Modified\r\n\r\n",),
     "status 999": (b"HTTP/1.1 999 x\r\nContent-Length: 0\r\n\r\n",),
     "long header": (GOOD + b"X: " + b"a" * 200_000 + b"\r\n\r\n{}",),
     "length too long": (GOOD + b"Content-Length: 9999\r\n\r\n{}",),
