@@ -55,10 +55,20 @@ async def starts_of(
     return starts
 
 
+def in_flight(limits: RateLimiter) -> tuple[int, int]:
+    """Calls in flight, and those that wait."""
+    queues = [*limits._queues.values()]
+    return sum(each.in_flight for each in queues), sum(each.waiting for each in queues)
+
+
+def paused(limits: RateLimiter) -> float:
+    """Seconds for which a provider's pause goes on."""
+    return max(0.0, limits._pace.paused_until - now())
+
+
 def assert_at_rest(limits: RateLimiter) -> None:
     """No call is in flight or waits, and no timer runs."""
-    found = limits.statistics()
-    assert (found.in_flight, found.waiting) == (0, 0)
+    assert in_flight(limits) == (0, 0)
     for queue in limits._queues.values():
         assert not queue.waiters
         assert queue.timer is None

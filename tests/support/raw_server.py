@@ -136,12 +136,6 @@ def endless(status: bytes = b"200 OK", piece: bytes = b" " * 2**16) -> Script:
     return repeats(head + b"Connection: close\r\n\r\n", piece)
 
 
-def endless_chunks(piece: bytes = b" " * 2**16) -> Script:
-    """A body without end, in chunks."""
-    chunk = b"%x\r\n%s\r\n" % (len(piece), piece)
-    return repeats(_OK + b"Transfer-Encoding: chunked\r\n\r\n", chunk)
-
-
 def bomb(encoding: str = "gzip", mib: int = 2048, status: bytes = b"200 OK") -> Script:
     """A compressed body that is so many MiB of spaces."""
     head = b"HTTP/1.1 %s\r\nContent-Encoding: %s\r\nConnection: close\r\n\r\n"

@@ -194,8 +194,8 @@ def run(
             async with anyio.create_task_group() as group:
                 for _ in range(min(workers, calls)):
                     group.start_soon(work)
-        told = limits.statistics()
-        return Outcome(now() - BEGIN, provider.answers, provider.refusals, lost, told.limit)
+        limit = limits._pace.limit
+        return Outcome(now() - BEGIN, provider.answers, provider.refusals, lost, limit)
 
     state = random.getstate()
     random.seed(seed)

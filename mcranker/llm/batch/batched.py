@@ -523,7 +523,7 @@ class _Batch:
         # The first refusal of a batch teaches; the others only confirm it.
         if refused not in NEEDED and sent != self._chat.writer()(request):
             return True
-        return self._chat.learn(problem, sent)
+        return self._chat.memory.learn(problem, sent)
 
     def _failed(self, entry: _Entry | None, error: ModelError) -> None:
         if entry is None:

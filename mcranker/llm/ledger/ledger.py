@@ -16,6 +16,7 @@ import re
 import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -224,16 +225,14 @@ class Ledgered(Wrapper):
 class InFlight:
     """A request in flight."""
 
-    __slots__ = ("asker", "claimed", "done", "error", "key", "loop", "reply", "waiting")
-
     def __init__(self, key: bytes, asker: object, loop: asyncio.AbstractEventLoop) -> None:
         self.key = key
         self.asker = asker
         self.loop = loop
-        self.claimed = self.done = False
+        self.claimed = False
         self.reply: ChatReply | None = None
         self.error: Exception | None = None
-        self.waiting: list[asyncio.Future[None]] = []
+        self.done: Future[None] = Future()
 
 
 class RequestsInFlight:
@@ -245,9 +244,6 @@ class RequestsInFlight:
         self._requests: dict[bytes, InFlight] = {}
         self._renewing: set[asyncio.AbstractEventLoop] = set()
         self._any_waits = False
-
-    def __len__(self) -> int:
-        return len(self._requests)
 
     def join(self, key: bytes, asker: object) -> tuple[InFlight, bool]:
         """Return the request in flight for a key, and whether it is new."""
@@ -261,31 +257,19 @@ class RequestsInFlight:
 
     async def wait(self, request: InFlight) -> None:
         """Wait until a request is completed, or its event loop is closed."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if request.done:
-                return
-            future = loop.create_future()
-            request.waiting.append(future)
-        if loop is request.loop:
-            await future
-        while not (future.done() or request.loop.is_closed()):
-            await asyncio.wait([future], timeout=self.store.lease / _RENEWALS)
+        done = asyncio.wrap_future(request.done)
+        while not (done.done() or request.loop.is_closed()):
+            await asyncio.wait([done], timeout=self.store.lease / _RENEWALS)
 
     def complete(
         self, request: InFlight, reply: ChatReply | None = None, error: Exception | None = None
     ) -> None:
         """Give the outcome of a request to all that wait for it."""
         with self._lock:
-            request.done, request.reply, request.error = True, reply, error
+            request.reply, request.error = reply, error
             if self._requests.get(request.key) is request:
                 del self._requests[request.key]
-        for future in request.waiting:
-            loop = future.get_loop()
-            if loop is request.loop:
-                _settle(future)
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(_settle, future)
+        request.done.set_result(None)
 
     async def claim(self, request: InFlight) -> ChatReply | None:
         """Claim a request's key; return the answer instead if another process has got it."""
@@ -338,11 +322,9 @@ class RequestsInFlight:
             request, new = self.join(key, self)
         try:
             await self.claim(request)
-            try:
-                yield
-            finally:
-                self.store.release((key,))
+            yield
         finally:
+            self.store.release((key,))
             self.complete(request)
 
     def _renew(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -356,8 +338,3 @@ class RequestsInFlight:
             loop.call_later(self.store.lease / _RENEWALS, self._renew, loop)
         else:
             self._renewing.discard(loop)
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

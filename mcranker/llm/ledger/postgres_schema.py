@@ -13,8 +13,7 @@ from mcranker.llm.ledger.rows import COLUMNS
 
 SCHEMES = ("postgresql://", "postgres://")
 
-_TIMEOUT = 10.0  # seconds of a statement
-_CONNECT_TIMEOUT = 10.0
+_TIMEOUT = _CONNECT_TIMEOUT = 10.0  # seconds of a statement, and of a connection
 LOCK_TIMEOUT = "lock_timeout = '4s'"
 """Shorter than a frozen process can hold a lock, so that others which froze behind it get none."""
 # A pooler refuses such settings of a connection, or keeps them for others.
@@ -148,9 +147,9 @@ def lost() -> tuple[type[Exception], ...]:
 
 def misdirected(error: Exception) -> bool:
     """Return True if a first connection failed because of its address."""
-    if isinstance(error, ConnectionRefusedError | ValueError):
-        return True
-    return isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError)
+    passing = isinstance(error, ConnectionError | TimeoutError)
+    refused = isinstance(error, ConnectionRefusedError | ValueError)
+    return refused or (isinstance(error, OSError) and not passing)
 
 
 def cause(error: Exception) -> str:
@@ -163,10 +162,9 @@ def explained(name: str, error: Exception) -> LedgerError:
     """Convert an error to words."""
     if isinstance(error, LedgerError):
         return error
+    what = f"used: {cause(error)}"
     if isinstance(error, OSError | _asyncpg().PostgresConnectionError):
-        text = f"the ledger {name!r} cannot be reached: {cause(error)}"
-        problem = LedgerError(f"{text}; is the database running, and is its address right?")
-    else:
-        problem = LedgerError(f"the ledger {name!r} cannot be used: {cause(error)}")
+        what = f"reached: {cause(error)}; is the database running, and is its address right?"
+    problem = LedgerError(f"the ledger {name!r} cannot be {what}")
     problem.__cause__ = error
     return problem

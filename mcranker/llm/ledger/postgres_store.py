@@ -11,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-import threading
 import time
 import weakref
-from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
@@ -24,17 +22,19 @@ import anyio.to_thread
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger import postgres_schema as schema
-from mcranker.llm.ledger.group_commit import GroupCommit, Write, WritingStore
 from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.rows import COLUMNS, Row
 from mcranker.llm.ledger.store import (
+    GroupCommit,
     KeptAnswer,
+    LedgerStore,
     Selection,
     Share,
+    Write,
+    answer_all,
     kept_of,
-    problem_of,
     share_of,
-    summed,
+    sorted_by_kind,
 )
 from mcranker.llm.limits.budget import Booked, Booking, Sums
 from mcranker.llm.limits.leases import AHEAD, CATCH_UP, QUEUE, SHARES, Ask, Grant, Lease
@@ -47,7 +47,6 @@ PATIENCE = 120.0
 _LEASE = 45.0  # longer than a short outage, in which no claim can be renewed
 _LAST_TRY = 1.0  # seconds for what is left when the waits of a process that stops have ended
 _PIECE = 10_000
-_DAY = 86_400
 _ARRAYS = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(schema.TYPES, 1))
 _FIND = f"SELECT {COLUMNS} FROM mcranker_replies WHERE key = ANY($1)"  # noqa: S608 - constants
 # Rows are locked in the order of their keys, so no two transactions wait for each other.
@@ -153,8 +152,8 @@ ON CONFLICT (run, payer) DO UPDATE SET spent_calls = excluded.spent_calls,
 logger = safe_logger("mcranker.llm")
 
 
-class PostgresStore(WritingStore):
-    """A `LedgerStore` in a database, whose tables are made at the first use."""
+class PostgresStore(LedgerStore):
+    """A store in a database, whose tables are made at the first use."""
 
     lease = _LEASE
 
@@ -209,32 +208,12 @@ class PostgresStore(WritingStore):
                 yield kept_of(_bytes_of(row))
 
     async def prune(self, selection: Selection, *, dry_run: bool = False) -> int:
-        conditions, values = ["true"], []
-        for text, value in (
-            (f"created < {schema.server_time()} - ${{}} * {_DAY}::float8", selection.older_than),
-            ("model = ${}", selection.model),
-            ("stage = ${}", selection.stage),
-        ):
-            if value is not None:
-                values.append(value)
-                conditions.append(text.format(len(values)))
-        where = " AND ".join([*conditions, *["unusable"] * selection.unusable])
+        condition, values = selection.where(schema.server_time(), "$")
+        chosen = f"FROM mcranker_replies WHERE {condition}"
         async with self._connected() as connection:
             if dry_run:
-                count = f"SELECT count(*) FROM mcranker_replies WHERE {where}"  # noqa: S608
-                return int(await connection.fetchval(count, *values))
-            done = await connection.execute(
-                f"DELETE FROM mcranker_replies WHERE {where}",  # noqa: S608 - no value in it
-                *values,
-            )
-            return int(done.split()[1])
-
-    async def verify(self) -> tuple[int, list[str]]:
-        read, damaged = 0, list[str]()
-        async for each in self.iterate():
-            read += 1
-            damaged += problem_of(each)
-        return read, summed(read, damaged)
+                return int(await connection.fetchval(f"SELECT count(*) {chosen}", *values))
+            return int((await connection.execute(f"DELETE {chosen}", *values)).split()[1])
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
@@ -254,28 +233,22 @@ class _Outages:
     """The log of outages, which the connections of a store share."""
 
     def __init__(self, name: str) -> None:
-        self.reached = False
-        """True if the database was reached before."""
+        self.reached = False  # before
         self._name = name
-        self._lock = threading.Lock()
-        self._away = set[object]()  # lost connections
-        self._since = 0.0
+        self._away = dict[object, float]()  # lost connections, and since when
 
     def begin(self, connection: object, error: Exception) -> None:
-        with self._lock:
-            if not self._away:
-                self._since = time.monotonic()
-                said = "the ledger %r cannot be used now and is waited for: %s"
-                logger.warning(said, self._name, schema.cause(error))
-            self._away.add(connection)
+        if not self._away:
+            said = "the ledger %r cannot be used now and is waited for: %s"
+            logger.warning(said, self._name, schema.cause(error))
+        self._away.setdefault(connection, time.monotonic())
 
     def end(self, connection: object) -> None:
         self.reached = True
-        with self._lock:
-            if connection in self._away:
-                self._away.clear()
-                seconds = time.monotonic() - self._since
-                logger.warning("the ledger %r is back after %.1f seconds", self._name, seconds)
+        if connection in self._away:
+            seconds = time.monotonic() - min(self._away.values())
+            self._away.clear()
+            logger.warning("the ledger %r is back after %.1f seconds", self._name, seconds)
 
 
 class _Connection(GroupCommit):
@@ -379,10 +352,7 @@ class _Connection(GroupCommit):
         return booked
 
     async def _write_all(self, batch: list[Write], keys: set[bytes]) -> None:
-        of = defaultdict[str, list[bytes]](list)
-        for write in batch:
-            of[write.kind] += write.keys
-        rows = [row for write in batch if write.kind == "complete" for row in write.rows]
+        of, rows = sorted_by_kind(batch)
         do, owner = self._do, self._owner
         former: set[bytes] = set()
         claimed: set[bytes] = set()
@@ -403,11 +373,7 @@ class _Connection(GroupCommit):
             if rows:
                 former = await self._keep(rows, owner)
         self._damaged -= damaged
-        for write in batch:
-            if write.kind == "claim":
-                write.result = claimed.intersection(write.keys)
-            elif write.kind == "complete":
-                write.result = former.intersection(write.keys)
+        answer_all(batch, claimed, former)
 
     async def _do(self, statement: str, *values: Any) -> list[Any]:
         """Return the rows of a statement, which is prepared once where that is possible."""

@@ -88,7 +88,7 @@ class Damaged(ValueError):
     """A row is not what was written."""
 
 
-class Unkeepable(ValueError):
+class Unkeepable(Exception):
     """A reply that breaks the form of a `ChatReply`, so that no row could restore it."""
 
 
@@ -97,6 +97,8 @@ def row_of(
 ) -> Row:
     """Return the row for a new `reply`, from which it can be restored."""
     try:
+        if not (isinstance(reply.text, str) and isinstance(reply.model, str)):
+            raise Unkeepable(f"{reprlib.repr(reply)} has no text")
         usage = reply.usage
         counts = usage.calls, usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
         if not (all(0 <= each <= MOST for each in counts) and math.isfinite(usage.seconds)):
@@ -110,8 +112,6 @@ def row_of(
         if restored != given and repr(restored) != repr(given):  # NaN is not equal to itself
             raise Unkeepable(f"{reprlib.repr(reply)} cannot be restored")
     except (TypeError, ValueError, AttributeError, OverflowError, Damaged) as error:
-        if isinstance(error, Unkeepable):
-            raise
         raise Unkeepable(f"{error}; a ChatReply was expected") from error
     return (key, name.decode(), stage, *row[3:9], row[9].decode(), row[10])
 

@@ -11,7 +11,6 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -21,7 +20,6 @@ import anyio.to_thread
 
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger.group_commit import GroupCommit, Write, WritingStore
 from mcranker.llm.ledger.rows import COLUMNS, Row
 from mcranker.llm.ledger.sqlite_file import (
     CLAIMS,
@@ -34,14 +32,16 @@ from mcranker.llm.ledger.sqlite_file import (
     opened,
 )
 from mcranker.llm.ledger.store import (
-    LEASE,
+    GroupCommit,
     KeptAnswer,
+    LedgerStore,
     Selection,
     Share,
+    Write,
+    answer_all,
     kept_of,
-    problem_of,
     share_of,
-    summed,
+    sorted_by_kind,
     text_of,
 )
 
@@ -50,7 +50,6 @@ _CHECK_AFTER = 1000  # answers, of three pages each; another 340 fit in `_ROOM`
 _PIECE = 10_000  # rows read or removed in one transaction
 _FREED_PAGES = 1000  # given back in one transaction
 _SHOWN_PROBLEMS = 20
-_DAY = 86_400  # seconds
 _ROW = "({})".format(", ".join("?" * len(COLUMNS.split(","))))
 _COUNTS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
 # total(), because sum() fails beyond 2**63, which counts of older versions may reach together.
@@ -80,10 +79,8 @@ _RELEASE = "DELETE FROM claims WHERE owner = ? AND key IN "
 _MARK = "UPDATE replies SET unusable = 1 WHERE key IN "
 
 
-class SQLiteStore(WritingStore):
-    """A `LedgerStore` in a file, which is opened, or made, at the first use."""
-
-    lease = LEASE
+class SQLiteStore(LedgerStore):
+    """A store in a file, which is opened, or made, at the first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -111,40 +108,26 @@ class SQLiteStore(WritingStore):
                 yield kept_of(row)
 
     async def prune(self, selection: Selection, *, dry_run: bool = False) -> int:
-        condition, values = _condition(selection)
+        condition, values = selection.where(repr(time.time()), "?")
+        chosen = f"FROM replies WHERE {condition}"
         with self._connected() as connection:
+            (count,) = connection.execute(f"SELECT count(*) {chosen}", values).fetchone()
             if dry_run:
-                (count,) = connection.execute(
-                    f"SELECT count(*) FROM replies WHERE {condition}",  # noqa: S608 - no value in it
-                    values,
-                ).fetchone()
                 return int(count)
-            removed = 0
-            (last,) = connection.execute("SELECT max(id) FROM replies").fetchone()
-            for start in range(0, last or 0, _PIECE):
-                removed += connection.execute(
-                    f"DELETE FROM replies WHERE id > ? AND id <= ? AND {condition}",  # noqa: S608
-                    (start, start + _PIECE, *values),
-                ).rowcount
+            piece = f"SELECT id {chosen} LIMIT {_PIECE}"
+            for _ in range(0, count, _PIECE):
+                connection.execute(f"DELETE FROM replies WHERE id IN ({piece})", values)  # noqa: S608
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
             for _ in range(0, free, _FREED_PAGES):
                 # As a script, because `execute` stops after the first page.
                 connection.executescript(f"PRAGMA incremental_vacuum({_FREED_PAGES})")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            return removed
+            return int(count)
 
-    async def verify(self) -> tuple[int, list[str]]:
-        read, damaged, faults = 0, list[str](), list[str]()
+    def _faults(self) -> list[str]:
+        check = f"PRAGMA integrity_check({_SHOWN_PROBLEMS})"
         with self._connected() as connection:
-            try:
-                check = f"PRAGMA integrity_check({_SHOWN_PROBLEMS})"
-                faults = [text_of(line) for (line,) in connection.execute(check) if line != b"ok"]
-                for row in _rows(connection):
-                    read += 1
-                    damaged += problem_of(kept_of(row))
-            except FAILURES as error:
-                faults.append(f"no more can be read after {read:,} answers: {error}")
-        return read, summed(read, damaged, faults)
+            return [text_of(line) for (line,) in connection.execute(check) if line != b"ok"]
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -202,10 +185,7 @@ class _Writer(GroupCommit):
 
     def _commit(self, batch: list[Write], keys: set[bytes]) -> None:
         connection = self._open()
-        of = defaultdict[str, list[bytes]](list)
-        for write in batch:
-            of[write.kind] += write.keys
-        rows = [row for write in batch for row in write.rows]
+        of, rows = sorted_by_kind(batch)
         refusal: LedgerError | None = None
         if any(write.kind == "claim" for write in batch):
             refusal = self._damage
@@ -235,11 +215,7 @@ class _Writer(GroupCommit):
         connection.execute("COMMIT")
         self._damaged -= damaged
         self._answers_with_room -= len(rows)
-        for write in batch:
-            if write.kind == "claim":
-                write.result = refusal or claimed.intersection(write.keys)
-            elif write.kind == "complete":
-                write.result = former.intersection(write.keys)
+        answer_all(batch, refusal or claimed, former)
 
     def _open(self) -> sqlite3.Connection:
         """Return the connection, once it is certain that its file is the one at the path."""
@@ -302,15 +278,3 @@ def _rows(connection: sqlite3.Connection) -> Iterator[Row]:
     ).fetchall():
         yield from piece
         last = piece[-1][0]
-
-
-def _condition(selection: Selection) -> tuple[str, list[Any]]:
-    """Return an SQL condition without any value in it, and the values."""
-    oldest = None if selection.older_than is None else time.time() - selection.older_than * _DAY
-    conditions = {
-        "created < ?": oldest,
-        "model = ?": selection.model,
-        "stage = ?": selection.stage,
-    }
-    chosen = {text: value for text, value in conditions.items() if value is not None}
-    return " AND ".join(["1", *chosen, *["unusable"] * selection.unusable]), [*chosen.values()]

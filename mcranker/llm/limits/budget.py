@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import secrets
 import threading
@@ -47,13 +48,12 @@ class Booking(NamedTuple):
 
     def room(self, others: Sums) -> int:
         """Return the number of claims there is room for, beside what other payers have taken."""
-        sums = (self.spent, self.open, others)
-        taken = Sums(sum(each.calls for each in sums), sum(each.cost for each in sums))
+        max_calls = math.inf if self.max_calls is None else self.max_calls
+        max_cost = math.inf if self.max_cost is None else self.max_cost
+        calls, costs = map(sum, zip(self.spent, self.open, others, strict=True))
         for number, most in enumerate(self.claims):
-            taken = taken.plus(most)
-            if (self.max_calls is not None and taken.calls > self.max_calls) or (
-                self.max_cost is not None and taken.cost > self.max_cost
-            ):
+            calls, costs = calls + 1, costs + most
+            if calls > max_calls or costs > max_cost:
                 return number
         return len(self.claims)
 
@@ -144,16 +144,10 @@ class Budget:
             self._ask_others(self._book)
             return
         while self._waiting:
-            most, granted = self._waiting[0]
-            if not granted.cancelled():
-                has_room = bool(self._now(most).room(Sums()))
-                if not has_room and self._calls_under_way:
-                    return
-                if has_room:
-                    self._calls_under_way += 1
-                    self._set_aside += most
-                granted.set_result(has_room)
-            self._waiting.popleft()
+            has_room = bool(self._now(self._waiting[0][0]).room(Sums()))
+            if not has_room and self._calls_under_way and not self._waiting[0][1].cancelled():
+                return
+            self._decide(self._waiting[0], has_room)
 
     def _ask_others(self, book: Book) -> None:
         """Book what has changed and what waits, unless a booking is under way."""
@@ -185,9 +179,7 @@ class Budget:
             granted, self._others, open_calls = found.result()
             self._noted = booking.spent, booking.open.plus(*booking.claims[:granted])
             for each in asked[:granted]:
-                if self._decide(each, True):
-                    self._calls_under_way += 1
-                    self._set_aside += each[0]
+                self._decide(each, True)
             if granted < len(asked) and not self._calls_under_way and not open_calls:
                 self._decide(asked[granted], False)
             elif granted < len(asked) and self._noted == self._now()[3:5]:
@@ -198,16 +190,19 @@ class Budget:
                 return
             self._serve()
 
-    def _decide(self, each: tuple[float, Future[bool]], outcome: bool | BaseException) -> bool:
-        """Settle a claim; False if its caller was cancelled."""
+    def _decide(self, each: tuple[float, Future[bool]], outcome: bool | BaseException) -> None:
+        """Settle a claim, unless its caller was cancelled; what is granted is set aside."""
         self._waiting.remove(each)
-        if not each[1].set_running_or_notify_cancel():
-            return False
-        if isinstance(outcome, bool):
-            each[1].set_result(outcome)
-        else:
-            each[1].set_exception(outcome)
-        return True
+        most, granted = each
+        if not granted.set_running_or_notify_cancel():
+            return
+        if isinstance(outcome, BaseException):
+            granted.set_exception(outcome)
+            return
+        if outcome:
+            self._calls_under_way += 1
+            self._set_aside += most
+        granted.set_result(outcome)
 
     def _look(self) -> None:
         with self._lock:

@@ -1,15 +1,10 @@
 """Calls of one model: how many at once, how fast, when not at all, and whose turn it is.
 
-Calls at once double each round of answers until a first overload. Each overload halves them; then
-they grow by one a round, after three good rounds by two, and so on. They grow only while as many
-are in flight, by answers in up to `SLOW` times the shortest time: a server that lets calls wait
-gets no more of them. Overload is a refusal that says for how long, or a round of which more than
-`ALLOWED` calls and a `SHARE` were refused or, where the number is learned, failed: fewer are by
-chance.
-
-All calls pause as long as a refusal says, or for `FIRST_PAUSE` where nothing of a round was
-answered; then one call goes, and the pause doubles until one is answered. Requests and tokens a
-minute are evenly spread by the user's limits; a service's own, by its headers, may be used at once.
+Calls at once double each round of answers until a first overload, which halves them; then they grow
+by one a round. Overload is a refusal that says for how long, or a round of which more than
+`ALLOWED` calls and a `SHARE` were refused or, where the number is learned, failed. All calls pause
+as long as a refusal says, or for `FIRST_PAUSE` where nothing of a round was answered; then one call
+goes, and the pause doubles until one is answered. Requests and tokens a minute are evenly spread.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from mcranker.errors import (
@@ -45,18 +40,6 @@ _EARLY = 1e-6  # seconds that a timer may be
 _FAILURES = (ConnectionFailed, ModelTimeout, ServerFailed)  # of a server in trouble
 
 Lessor: TypeAlias = Callable[[Ask], Awaitable[Lease]]
-Limits: TypeAlias = Mapping[str, tuple[float, float]]
-"""A service's limits a minute, and the seconds until they are whole again, by kind."""
-
-
-class RateLimiterStatistics(NamedTuple):
-    """The present limits of one model."""
-
-    limit: int  # of calls in flight, in each event loop
-    in_flight: int  # in all event loops
-    waiting: int
-    pauses: int  # that the provider made
-    paused: float  # seconds for which it still does
 
 
 class Queue:
@@ -83,15 +66,6 @@ class Slot:
         self.started = self.seconds = 0.0  # when, and how long the call took
 
 
-class Schedule:
-    """The time at which the next request, or token, may go."""
-
-    def __init__(self, interval: float, slack: float) -> None:
-        self.interval = interval  # seconds of one
-        self.slack = slack  # seconds that may be made up for
-        self.due = -math.inf
-
-
 class Pace:
     """When a call may start, by what became of others."""
 
@@ -103,7 +77,7 @@ class Pace:
         self._doubling = True  # no overload was seen
         self._rounds = 0.0  # of answers since the last one
         self._fastest = math.inf  # seconds
-        self.number = self.pauses = 0
+        self.number = 0
         self._last = 0  # the last call before the last overload
         self._begin_round()
         self._pause = FIRST_PAUSE
@@ -111,43 +85,27 @@ class Pace:
         self._closed_since: float | None = None  # the first pause after which nothing was answered
         self._probing = False  # one call at a time
         self._probe = 0
-        # What is made up for must not bring too many into 60 s.
-        minute = 60.0 + 2 * CATCH_UP
-        self.own = {kind: Schedule(minute / n, CATCH_UP) for kind, n in per_minute.items()}
-        self._of_service: dict[str, Schedule] = {}
-        self._schedules = [*self.own.items()]
+        # Seconds of a request, or token, and when the next one may go. What is made up for must
+        # not bring too many into 60 s.
+        self.intervals = {kind: (60.0 + 2 * CATCH_UP) / n for kind, n in per_minute.items()}
+        self._due = dict.fromkeys(self.intervals, -math.inf)
         self.leases: Leases | None = None
-
-    @property
-    def due(self) -> float:
-        return max((schedule.due for _, schedule in self._schedules), default=-math.inf)
-
-    def counts(self, kind: str) -> bool:
-        return kind in self.own or kind in self._of_service
 
     def leased(self, lease: Lease, now: float) -> None:
         """Count what was leased, and keep to the pauses of others."""
         assert self.leases is not None
         self.leases.add(lease, now)
-        for kind, schedule in self.own.items():
+        for kind, due in self._due.items():
             if lease[kind].amount > 0:
-                schedule.due = max(schedule.due, now + lease[kind].wait)
+                self._due[kind] = max(due, now + lease[kind].wait)
         if (pause := sum(lease["pause"])) > 0:
             self.paused_until = max(self.paused_until, now + pause)
-
-    def told(self, limits: Limits, now: float) -> None:
-        """Keep to the limits that a service names."""
-        for kind, (per_minute, reset) in limits.items():
-            schedule = self._of_service.setdefault(kind, Schedule(0.0, 60.0))
-            schedule.interval = 60.0 / per_minute
-            schedule.due = max(schedule.due, now + reset - 60.0)
-        self._schedules = [*self.own.items(), *self._of_service.items()]
 
     def start(self, slot: Slot, now: float) -> float | None:
         """Start a call; if it may not go now, return the time at which to ask again."""
         if slot.queue.in_flight >= self.limit:
             return math.inf
-        due = max(self.due, self.paused_until) if self._schedules else self.paused_until
+        due = max([self.paused_until, *self._due.values()])
         if due > now + _EARLY:
             return due
         if self._probing and self._probe:
@@ -160,8 +118,8 @@ class Pace:
         slot.queue.in_flight += 1
         if self._probing:
             self._probe = self.number
-        for kind, each in self._schedules:
-            each.due = max(each.due, now - each.slack) + slot.needs[kind] * each.interval
+        for kind, interval in self.intervals.items():
+            self._due[kind] = max(self._due[kind], now - CATCH_UP) + slot.needs[kind] * interval
         return None
 
     def ended(self, slot: Slot, now: float, error: BaseException | None) -> None:
@@ -197,8 +155,8 @@ class Pace:
 
     def used(self, slot: Slot, tokens: float) -> None:
         extra = tokens - slot.needs["tokens"]
-        for kind, schedule in self._schedules:
-            schedule.due += extra * schedule.interval if kind == "tokens" else 0.0
+        if "tokens" in self._due:
+            self._due["tokens"] += extra * self.intervals["tokens"]
         if self.leases is not None:
             self.leases.correct(extra)
 
@@ -238,7 +196,6 @@ class Pace:
         self._begin_round()
 
     def _pause_for(self, now: float, seconds: float) -> None:
-        self.pauses += 1
         self._last, self._paused_at = self.number, now
         self._closed_since = now if self._closed_since is None else self._closed_since
         self.paused_until = max(self.paused_until, now + seconds)
@@ -270,15 +227,14 @@ class RateLimiter:
     def share(self, lessor: Lessor) -> None:
         """Keep to the limits and pauses together with other processes."""
         self._lessor = lessor
-        rates = {kind: 1.0 / each.interval for kind, each in self._pace.own.items()}
-        self._pace.leases = Leases(rates)
+        self._pace.leases = Leases({kind: 1.0 / n for kind, n in self._pace.intervals.items()})
 
     async def acquire(self, request: ChatRequest) -> Slot:
         """Wait for a slot; the call is then to be made at once."""
         loop = asyncio.get_running_loop()
         queue = self._queues.get(loop) or self._new_queue(loop)
         tokens = 0.0
-        if self._pace.counts("tokens"):
+        if "tokens" in self._pace.intervals:
             tokens = prompt_bytes(request) / BYTES_A_TOKEN + min(request.max_tokens, OUTPUT_TOKENS)
         slot = Slot(queue, tokens, loop.create_future())
         if not queue.waiters and self._start(slot, self._clock()) is None:
@@ -295,11 +251,7 @@ class RateLimiter:
         return slot
 
     def release(
-        self,
-        slot: Slot,
-        error: BaseException | None = None,
-        usage: Usage | None = None,
-        told: Limits | None = None,
+        self, slot: Slot, error: BaseException | None = None, usage: Usage | None = None
     ) -> None:
         """End a call: learn from its result, and let others start."""
         now = self._clock()
@@ -307,25 +259,12 @@ class RateLimiter:
         if isinstance(error, RateLimited):
             self._refusal = error
         with self._lock:
-            if told:
-                self._pace.told(told, now)
             if usage is not None:
                 self._pace.used(slot, usage.input_tokens + usage.output_tokens)
             self._pace.ended(slot, now, error)
         if self._pace.paused_until > self._told + BEAT:
             self._question(now)
         self._admit(slot.queue)
-
-    def statistics(self) -> RateLimiterStatistics:
-        with self._lock:
-            queues = list(self._queues.values())
-        return RateLimiterStatistics(
-            limit=self._pace.limit,
-            in_flight=sum(queue.in_flight for queue in queues),
-            waiting=sum(queue.waiting for queue in queues),
-            pauses=self._pace.pauses,
-            paused=max(0.0, self._pace.paused_until - self._clock()),
-        )
 
     def _new_queue(self, loop: asyncio.AbstractEventLoop) -> Queue:
         if self._process not in (0, os.getpid()):

@@ -20,7 +20,7 @@ from mcranker.logs import safe_logger
 ATTEMPTS, ATTEMPTS_IN_OUTAGE = 6, 3  # tries in all; for a passage while nothing is answered
 DOWN = 3  # passages that fail in a row, with no answer in between, before the model counts as down
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0  # seconds before the second try, doubled for each further one
-# Seconds in vain after which one such passage is enough, for which a try that is under way may
+# Seconds of an outage after which one such passage is enough, for which a try that is under way may
 # still be answered, and after which an outage is forgotten.
 LONG = 300.0
 _NEVER = -1
@@ -103,8 +103,7 @@ class Retrying(Wrapper):
             failure = error
             raise
         finally:
-            told = getattr(self._model, "rate_limits", None)
-            self._limiter.release(slot, failure, reply.usage if reply else None, told)
+            self._limiter.release(slot, failure, reply.usage if reply else None)
             self._unread = "" if reply else self._unread
             answered = failure is None or isinstance(failure, ReplyError | RequestRejected)
             self._outage.end(number, answered=answered)
@@ -135,11 +134,9 @@ class OutageDetector:
         self._under_way: dict[int, float] = {}  # tries, and when they began
         self._outage = _NEVER
         self._since = 0  # the last try before the outage
-        self._open_until = 0.0  # when an answer may be expected
-        self._first = (0, "")  # about which the request was that began it
-        self._last = 0.0  # when a request was given up in the outage
-        self._in_vain = 0.0  # seconds that the first such request took, and those begun since
-        self._passages: dict[tuple[int, str], int] = {}  # of those: the last try before the end
+        self._began = self._open_until = self._last = 0.0  # it; an answer to come; its last failure
+        # Passages of requests given up in it, and the last try before that; the first began it.
+        self._passages: dict[tuple[int, str], int] = {}
 
     def begin(self, tag: Tag) -> Asked:
         now = self._clock()
@@ -164,7 +161,7 @@ class OutageDetector:
         with self._lock:
             if not asked.about[1] or asked.outage != self.answers or self._may_end(self._since):
                 return attempts
-            return 1 if self._is_long(asked) else min(attempts, ATTEMPTS_IN_OUTAGE)
+            return 1 if self._enough() == 1 else min(attempts, ATTEMPTS_IN_OUTAGE)
 
     def give_up(self, asked: Asked) -> bool | None:
         """End the tries: return True if other requests are answered; None if that is open."""
@@ -173,18 +170,15 @@ class OutageDetector:
                 return True
             self._last = now = self._clock()
             if self._outage != self.answers:
-                self._first = asked.about
-                self._outage, self._in_vain = self.answers, now - asked.began
-                self._since, self._open_until = self._tries, now + self._takes
-                self._passages.clear()
-            if asked.outage != self.answers or asked.about == self._first:
-                return None
-            if len(self._passages) < DOWN:
+                self._outage, self._since, self._began = self.answers, self._tries, asked.began
+                self._open_until, self._passages = now + self._takes, {asked.about: 0}
+            if asked.outage == self.answers:
                 self._passages.setdefault(asked.about, self._tries)
-            enough = 1 if self._is_long(asked) else DOWN
-            tries = [*self._passages.values()][:enough]
-            self._in_vain += now - asked.began
-            return None if len(tries) < enough or self._may_end(tries[-1]) else False
+                first, *others = self._passages
+                last = others[self._enough() - 1 : self._enough()]
+                if asked.about != first and last and not self._may_end(self._passages[last[0]]):
+                    return False
+            return None
 
     def _may_end(self, tries: int) -> bool:
         """Return True if the outage is short, or one of the first tries may still be answered."""
@@ -193,5 +187,6 @@ class OutageDetector:
             each <= tries and began > now - LONG for each, began in self._under_way.items()
         )
 
-    def _is_long(self, asked: Asked) -> bool:
-        return self._in_vain + self._clock() - asked.began > LONG
+    def _enough(self) -> int:
+        """The passages besides the first that must fail until the model counts as down."""
+        return 1 if self._clock() - self._began > LONG else DOWN

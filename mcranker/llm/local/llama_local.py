@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import anyio.to_thread
+import orjson
 
 from mcranker.encoders.encoder import usable_threads
 from mcranker.errors import ConfigError, ModelFileError, ModelNotFound
@@ -70,8 +71,8 @@ class LocalChat:
 
     async def cut(self, text: str, tokens: int) -> str:
         """Return the beginning of `text` that has up to `tokens` tokens."""
-        body = {"content": text, "with_pieces": True}
-        listed = (await (await self.connected()).post("tokenize", body))["tokens"]
+        body = orjson.dumps({"content": text, "with_pieces": True})
+        listed = (await (await self.connected()).call("post", "tokenize", body))["tokens"]
         pieces = [token["piece"] for token in listed]
         return text if len(pieces) <= tokens else beginning(text, pieces[:tokens])
 

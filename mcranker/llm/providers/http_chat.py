@@ -17,7 +17,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from importlib import import_module
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,7 +33,6 @@ from mcranker.llm.providers.http_errors import (
     StatusError,
     error_for,
     json_bytes,
-    limits_in,
     parse_object,
     read_problem,
     reading,
@@ -91,16 +89,15 @@ class HttpChat(ABC):
         self.name = service.model
         self.endpoint = service.url
         self.service = service
-        self.rate_limits: dict[str, tuple[float, float]] = {}  # as the last answer's headers say
         self._model = model
         self._capabilities = capabilities
         self._concurrency = concurrency
-        self._memory = ParameterMemory(service.model)
+        self.memory = ParameterMemory(service.model)
         self._clients = PerLoop(self._open)
 
     @property
     def capabilities(self) -> Capabilities:
-        return self._memory.within(self._capabilities)
+        return self.memory.within(self._capabilities)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         exchange = self._continuation if request.continuation else None
@@ -108,7 +105,7 @@ class HttpChat(ABC):
             exchange = self._questions
         try:
             if exchange is None:
-                content = await self._memory.ask(self._body(request), self._send)
+                content = await self._ask(self._body(request))
                 data = parse_object(content, self.service)
                 with reading(content, self.service):
                     return self.read(data, request)
@@ -122,6 +119,16 @@ class HttpChat(ABC):
             better = exchange and exchange.explain(failure.problem, self.service)
             raise better or error_for(failure.problem, self.service) from failure
 
+    async def _ask(self, body: Mapping[str, Any]) -> bytes:
+        """Send a chat, again for each parameter that turns out to be refused."""
+        while True:  # ends: every turn takes away a parameter, a value or a name for good
+            sent = self.memory.adapt(body)
+            try:
+                return await self._post(self._path, self._with_room(sent))
+            except StatusError as failure:
+                if not self.memory.learn(failure.problem, sent):
+                    raise
+
     @abstractmethod
     def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
         """Return the reply in the answer to a chat."""
@@ -130,35 +137,16 @@ class HttpChat(ABC):
         """Close the connections of the running event loop; a later call opens new ones."""
         await self._clients.aclose()
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a JSON object to a path below the base URL, and return the object it answers.
-
-        Raises:
-            ModelError: the server cannot be reached, is too slow, refuses, or answers
-                something other than a JSON object.
-        """
-        return await self.call("post", path, json_bytes(body, self.service))
-
     async def call(self, method: str, path: str, *args: Any, **options: Any) -> dict[str, Any]:
         """Send a request as `fetch` does; return the object in its answer."""
         return parse_object(await self.fetch(method, path, *args, **options), self.service)
 
-    async def fetch(
-        self,
-        method: str,
-        path: str,
-        data: Any = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        seconds: float | None = None,
-        most: int = MOST_REPLY,
-    ) -> bytes:
-        """Send a request; return the body of its answer, of `most` bytes."""
-        service = replace(self.service, timeout=seconds or self.service.timeout)
+    async def fetch(self, method: str, path: str, *args: Any, **options: Any) -> bytes:
+        """Send a request as `_request` does; return the body of its answer."""
         try:
-            return await self._request(method, path, data, service, headers, most)
+            return await self._request(method, path, *args, **options)
         except StatusError as failure:
-            raise error_for(failure.problem, service) from failure
+            raise error_for(failure.problem, self.service) from failure
 
     @abstractmethod
     def _body(self, request: ChatRequest) -> dict[str, Any]:
@@ -168,24 +156,22 @@ class HttpChat(ABC):
         """Return the body with room for thoughts, if the model will think."""
         return body
 
-    async def _send(self, body: dict[str, Any]) -> bytes:
-        return await self._post(self._path, self._with_room(body))
-
     async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        content = json_bytes(body, self.service)
-        return await self._request("post", path, content, self.service)
+        return await self._request("post", path, json_bytes(body, self.service))
 
     async def _request(
         self,
         method: str,
         path: str,
-        data: Any,
-        service: Service,
+        data: Any = None,
+        *,
         headers: Mapping[str, str] | None = None,
+        seconds: float | None = None,
         most: int = MOST_REPLY,
     ) -> bytes:
         import aiohttp
 
+        service = replace(self.service, timeout=seconds or self.service.timeout)
         if isinstance(data, bytes) and len(data) >= LARGE:
             data = io.BytesIO(data)
         url = f"{service.url}/{path}"
@@ -205,7 +191,6 @@ class HttpChat(ABC):
         # A ValueError is a name that no host has.
         except (aiohttp.ClientError, OSError, ValueError, BodyTooLong) as error:
             raise transport_error(error, service) from error
-        self.rate_limits = limits_in(response.headers, datetime.now(UTC))
         if not good:
             raise StatusError(read_problem(response.status, answer, response.headers))
         return answer
@@ -294,7 +279,6 @@ class HostedChat(HttpChat):
             raise RequestRejected(
                 f"{self.name}: {type(error).__name__} in its library", model=self.name
             ) from error
-        self.rate_limits = limits_in(response.headers, datetime.now(UTC))
         return answer
 
     def _open_library(self) -> Any:
@@ -316,16 +300,10 @@ class HostedChat(HttpChat):
             ),
         )
 
-    # What the batch API needs.
-
     def writer(self) -> Writer:
         """Return a writer of bodies as the model takes them, by what is known of it now."""
-        memory = copy.deepcopy(self._memory)
+        memory = copy.deepcopy(self.memory)
         return lambda request: self._with_room(memory.adapt(self._body(request)))
-
-    def learn(self, problem: Problem, sent: Mapping[str, Any]) -> bool:
-        """Take note of a refusal; see `ParameterMemory.learn`."""
-        return self._memory.learn(problem, sent)
 
 
 async def _joined(pieces: AsyncIterator[bytes], most: int, *, whole: bool) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -83,6 +83,7 @@ _BAD_KEY = re.compile(
     r"(invalid|incorrect|missing)[_ ](x-)?api[_ -]?key|api key not valid", re.IGNORECASE
 )
 _LIMITED = (429, 529)
+_ID = re.compile(r"\b[^\W\d]*+\d\w*+")
 _TAG = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
 LONGEST = 1e9  # seconds; larger numbers are times since 1970
 HEADER = 200  # characters of a header that are read
@@ -169,22 +170,16 @@ def problem_in(status: int, content: Any) -> Problem:
     if isinstance(content, list) and content and isinstance(content[0], dict):
         content = content[0] if "error" in content[0] else content  # Google's, in OpenAI's protocol
     text = _json(content)[:PAGE_LIMIT] if status in _LIMITED else ""
-    wait, window = wait_in(text), names_window(text)
+    wait, window = wait_in(text), bool(_WINDOW.search(text.lower()))
     error = content.get("error", content) if isinstance(content, dict) else content
-    if not isinstance(error, dict):
-        message = one_line(_clipped(_words(error)))
-        return Problem(status, message=message, retry_after=wait, window=window)
-    said = error.get("message") or error.get("detail") or error.get("msg") or ""
-    codes = [error.get(name) for name in ("code", "type")]
-    param = error.get("param")
-    return Problem(
-        status,
-        message=one_line(_clipped(_words(said))),
-        code=" ".join(code[:CODE_LIMIT] for code in codes if isinstance(code, str)),
-        param=param[:CODE_LIMIT] if isinstance(param, str) else "",
-        retry_after=wait,
-        window=window,
-    )
+    code = param = ""
+    if isinstance(error, dict):
+        texts = {name: each for name, each in error.items() if isinstance(each, str)}
+        code = " ".join(texts[name][:CODE_LIMIT] for name in ("code", "type") if name in texts)
+        param = texts.get("param", "")[:CODE_LIMIT]
+        error = error.get("message") or error.get("detail") or error.get("msg") or ""
+    message = one_line(_clipped(_words(error)))
+    return Problem(status, message, code, param, retry_after=wait, window=window)
 
 
 def error_for(problem: Problem, service: Service) -> ModelError:
@@ -243,9 +238,8 @@ def transport_error(error: BaseException, service: Service) -> ModelError:
     if isinstance(root, TimeoutError) or "Timeout" in type(root).__name__:
         return timed_out(service)
     said = one_line(_clipped(str(root))) or type(root).__name__
-    return ConnectionFailed(
-        _message(service, "no answer", said, service.connection_advice), model=service.model
-    )
+    message = _message(service, "no answer", said, service.connection_advice)
+    return ConnectionFailed(message, model=service.model)
 
 
 def unreadable(what: str, service: Service) -> ServerFailed:
@@ -266,10 +260,10 @@ def reading(content: bytes, service: Service) -> Iterator[None]:
         text = said_by(service, content[:READ_LIMIT].decode("utf-8", errors="replace"))[:SHOWN]
         begun = f"it begins: {text}" if text else "it is empty"
         told = ServerFailed(f"{error}; {begun}", model=error.model)
-        try:
-            told.shape = _shape(orjson.loads(content))
-        except orjson.JSONDecodeError:
-            told.shape = _plain(text) or "nothing"
+        # The keys, or the beginning without ids and times.
+        told.shape = f"{error.shape}: {re.sub(_ID, '0', text)}"
+        with suppress(orjson.JSONDecodeError, TypeError):
+            told.shape = f"{error.shape}: {sorted({**orjson.loads(content)})}"
         raise told from error
 
 
@@ -308,14 +302,12 @@ def said_by(service: Service, text: str) -> str:
 
 def refusal(said: str, service: Service) -> ContentRefused:
     """Return the error for an answer in which the model or its filter declines."""
-    return ContentRefused(
-        _message(service, "refused to answer", said, LEAVE_OUT), model=service.model
-    )
+    message = _message(service, "refused to answer", said, LEAVE_OUT)
+    return ContentRefused(message, model=service.model)
 
 
 def _message(service: Service, event: str, said: str, advice: str) -> str:
-    said = said_by(service, said)
-    quoted = f": {said}" if said else ""
+    quoted = f": {shown}" if (shown := said_by(service, said)) else ""
     return f"{service.model}: {event} from {service.where}{quoted} ({advice})"
 
 
@@ -350,8 +342,6 @@ def _words(value: Any) -> str:
 
 
 def _word(value: Any) -> str:
-    if isinstance(value, str):
-        return value
     if isinstance(value, dict) and isinstance(value.get("msg"), str):
         parts = value["loc"][:MOST_ITEMS] if isinstance(value.get("loc"), list) else []
         path = ".".join(str(part) for part in parts if isinstance(part, str | int))
@@ -366,21 +356,6 @@ def _json(value: Any) -> str:
         return ""
 
 
-def _shape(value: Any, depth: int = 8) -> str:
-    """The keys of JSON and the kinds of its values, alike for answers that differ in these."""
-    if isinstance(value, dict) and depth:
-        pairs = {(_plain(key), _shape(each, depth - 1)) for key, each in value.items()}
-        return str(sorted(pairs))
-    if isinstance(value, list) and depth:
-        return str(sorted({_shape(each, depth - 1) for each in value[:MOST_ITEMS]}))
-    return "number" if type(value) in (int, float) else type(value).__name__
-
-
-def _plain(text: str) -> str:
-    """The beginning of a text, without ids and times."""
-    return re.sub(r"\b[^\W\d]*+\d\w*+", "0", text[:SHOWN])
-
-
 def _oversized(said: str) -> bool:
     """True if a request is more than is ever allowed at once."""
     if found := _REQUESTED.search(said):
@@ -390,11 +365,6 @@ def _oversized(said: str) -> bool:
 
 
 # Seconds that a provider asks to wait: in a header, in a sentence, or in a field of its JSON.
-
-
-def names_window(text: str) -> bool:
-    """True if it names the time that a limit is for, such as a minute or a day."""
-    return _WINDOW.search(text.lower()) is not None
 
 
 def wait_in(text: str) -> float | None:
@@ -455,20 +425,3 @@ def _duration(text: str, place: int = 0, unit: float = 1.0) -> float | None:
         size = _UNITS["ms" if name.startswith(("ms", "mil")) else name[0]]
         total, place = (total or 0.0) + number * size, found.end()
     return total
-
-
-def limits_in(headers: Mapping[str, str], now: datetime) -> dict[str, tuple[float, float]]:
-    """A service's limits a minute, and the seconds until they are whole again, by kind.
-
-    A limit is one a minute if as much as is used of it is back by the reset; others are left out.
-    """
-    found = {}
-    for kind in ("requests", "tokens"):
-        for form in (f"x-ratelimit-%s-{kind}", f"anthropic-ratelimit-{kind}-%s"):
-            limit, remaining = (headers.get(form % each, "") for each in ("limit", "remaining"))
-            if limit.isdecimal() and remaining.isdecimal() and len(limit) < 16:
-                used = int(limit) - int(remaining[:16])
-                reset = _until(headers.get(form % "reset", ""), now)
-                if used > 0 and reset and 45 <= reset * int(limit) / used <= 75:
-                    found[kind] = float(limit), reset
-    return found

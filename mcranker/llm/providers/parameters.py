@@ -8,27 +8,17 @@ sent again without it (or with its replacement), and later requests leave it out
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Capabilities
-from mcranker.llm.providers.http_errors import Problem, StatusError
+from mcranker.llm.providers.http_errors import Problem
 from mcranker.logs import safe_logger
 
-T = TypeVar("T")
-
 logger = safe_logger("mcranker.llm")
-
-DECISIONS = Capabilities(
-    max_questions=400,
-    max_levels=10,
-    max_choices=255,
-    max_state_tokens=80_000,  # of JSON, 256 KiB
-)
-"""Limits of one request with typed questions to OpenAI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +33,10 @@ class Traits:
 
 _SCHEMA = Capabilities(json_schema=True)
 _LABELS = Capabilities(json_schema=True, label_logprobs=True)
+# 80,000 tokens of JSON are 256 KiB.
+_DECISIONS = replace(
+    _SCHEMA, max_questions=400, max_levels=10, max_choices=255, max_state_tokens=80_000
+)
 
 # From the general to the special; the last one that fits counts for each feature.
 _TRAITS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -50,10 +44,7 @@ _TRAITS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"openai:(o\d|gpt-([5-9]|\d\d))(?!.*chat)", {"capabilities": _SCHEMA, "reasons": True}),
     # Documented to give log-probabilities when they do not think.
     (r"openai:gpt-5\.[12](?!.*(pro|codex))", {"capabilities": _LABELS}),
-    (
-        r"openai:gpt-6-luna(-\d{4}-?\d\d-?\d\d)?$",
-        {"capabilities": replace(DECISIONS, json_schema=True)},
-    ),
+    (r"openai:gpt-6-luna(-\d{4}-?\d\d-?\d\d)?$", {"capabilities": _DECISIONS}),
     (r"anthropic:", {"capabilities": _SCHEMA, "temperature": False}),
     (r"anthropic:claude-(3|[a-z]+-4-([0-6](?!\d)|\d{8}))", {"temperature": True}),
     (r"anthropic:claude-(3|opus-4|sonnet-4|sonnet-5$)", {"least_cached": 1024}),
@@ -62,7 +53,8 @@ _TRAITS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 # A parameter, and what is sent once it is refused: nothing, another value, another name.
-_DROPPED = frozenset({"response_format", "seed", "temperature", "output_config", "thinking"})
+_FORMS = ("response_format", "output_config")
+_DROPPED = frozenset({*_FORMS, "seed", "temperature", "thinking"})
 _LOWER_EFFORT = {"none": "low"}
 RENAMED = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
 NEEDED = ("logprobs", "top_logprobs")
@@ -106,14 +98,9 @@ class ParameterMemory:
 
     def within(self, capabilities: Capabilities) -> Capabilities:
         """The capabilities without what the model has refused since."""
-        if not self._dropped:
-            return capabilities
-        schema_refused = not self._dropped.isdisjoint(("response_format", "output_config"))
-        return replace(
-            capabilities,
-            json_schema=capabilities.json_schema and not schema_refused,
-            label_logprobs=capabilities.label_logprobs and "logprobs" not in self._dropped,
-        )
+        schema = capabilities.json_schema and self._dropped.isdisjoint(_FORMS)
+        labels = capabilities.label_logprobs and self._dropped.isdisjoint(NEEDED)
+        return replace(capabilities, json_schema=schema, label_logprobs=labels)
 
     def adapt(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body without parameters that the model is known to refuse."""
@@ -140,34 +127,16 @@ class ParameterMemory:
                 'use scoring="integer" or another model',
                 model=self._model,
             )
-        change = "left out"
+        if name in self._renamed.values():  # refused under its other name as well
+            return False
         if name == "reasoning_effort":
-            lower = self._effort[sent[name]] = _LOWER_EFFORT.get(sent[name])
-            change = repr(lower) if lower else change
+            self._effort[sent[name]] = _LOWER_EFFORT.get(sent[name])
         elif name in RENAMED:
-            # Refused under its other name as well: there is no third one.
-            if name in self._renamed.values():
-                return False
             self._renamed[name] = RENAMED[name]
-            change = f"sent as {RENAMED[name]!r}"
         else:
             self._dropped.add(name)
-        logger.info("%s refuses %r; from now on it is %s", self._model, name, change)
+        logger.info("%s refuses %r, which is changed or left out from now on", self._model, name)
         return True
-
-    async def ask(
-        self,
-        body: Mapping[str, Any],
-        send: Callable[[dict[str, Any]], Awaitable[T]],
-    ) -> T:
-        """Send a request, again for each parameter that turns out to be refused."""
-        while True:  # ends: every turn takes away a parameter, a value or a name for good
-            sent = self.adapt(body)
-            try:
-                return await send(sent)
-            except StatusError as failure:
-                if not self.learn(failure.problem, sent):
-                    raise
 
 
 def refused_parameter(problem: Problem, sent: Mapping[str, Any]) -> str | None:
@@ -180,13 +149,13 @@ def refused_parameter(problem: Problem, sent: Mapping[str, Any]) -> str | None:
         # A server that says which one must not be second-guessed by words in its message.
         candidates = [n for n in candidates if n == root or problem.param in _names(n)]
         return candidates[0] if candidates and _refuses(problem, candidates[0]) else None
-    places: dict[str, int] = {}
-    for name in candidates:
+    places: dict[int, str] = {}
+    for name in reversed(candidates):
         other = "|".join(map(re.escape, _names(name)))
         found = re.search(rf"(?<!\w)({other})(?!\w)", problem.message, re.IGNORECASE)
         if found and _refuses(problem, name):
-            places[name] = found.start()
-    return min(places, key=lambda name: places[name], default=None)
+            places[found.start()] = name
+    return places[min(places)] if places else None
 
 
 def _names(name: str) -> tuple[str, ...]:

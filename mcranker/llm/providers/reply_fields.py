@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import reprlib
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcranker.llm.providers.http_errors import CODE_LIMIT, Service, one_line, said_by
+from mcranker.llm.typed_answers import shown_value
 from mcranker.logs import safe_logger
 from personas.ranking.usage import Usage
 
@@ -80,12 +80,10 @@ def _warn(value: Any, service: Service) -> None:
     if service.model in _warned:
         return
     _warned.add(service.model)
-    # Python refuses to write out integers of more than some thousand digits.
-    huge = isinstance(value, int) and value.bit_length() > 1000
     logger.warning(
         "%s: %s gives %s as a number of tokens; such counts are taken for 0, so usage and costs "
         "come out too low",
         service.model,
         service.where,
-        "a huge number" if huge else said_by(service, reprlib.repr(value)),
+        said_by(service, shown_value(value)),
     )

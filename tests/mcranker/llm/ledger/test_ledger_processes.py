@@ -73,8 +73,8 @@ class Fickle:
         return self.asked.total() - len(self.asked)
 
 
-def test_four_processes_pay_once_and_print_the_same(tmp_path: Path) -> None:
-    queries, passages, processes = 3, 30, 4
+def test_two_processes_pay_once_and_print_the_same(tmp_path: Path) -> None:
+    queries, passages, processes = 2, 20, 2
     files = {name: tmp_path / name for name in ("queries.jsonl", "run.trec", "corpus.jsonl")}
     write_collection(files, queries, passages)
     command = [sys.executable, "-m", "mcranker", "rank-run", "--model", "openai:test"]
@@ -189,17 +189,6 @@ def test_confirmed_answers_survive_a_kill(path: Path) -> None:
     process.kill()
     confirmed += [int(line) for line in process.communicate(timeout=STUCK)[0].splitlines()]
     assert found(path, *confirmed)
-
-
-def test_waiting_answers_are_written_at_the_end_of_the_process(path: Path) -> None:
-    code = """
-ledger = Ledger(sys.argv[1])
-async def main():
-    ledger.keep(key(1), reply("1"), model=MODEL, stage="score")
-asyncio.run(main())
-"""
-    assert finished(start(code, path)) == ""
-    assert found(path, 1)
 
 
 def test_a_full_disk_loses_no_confirmed_answer(path: Path) -> None:

@@ -117,7 +117,7 @@ async def test_equal_requests_in_flight_share_one_call(ledger: Ledger) -> None:
     assert paced.calls == 1
     assert sorted(each.reused for each in replies) == [False, True, True, True, True]
     assert {each.text for each in replies} == {"answer 1"}
-    assert not len(ledger.in_flight)
+    assert not ledger.in_flight._requests
 
 
 async def _let_go(paced: Paced) -> None:
@@ -170,7 +170,7 @@ async def test_another_one_asks_if_the_first_is_cancelled(ledger: Ledger) -> Non
         answers = [await other for other in others[1:]]
     assert [each.text for each in answers] == ["answer 2"] * 2
     assert sorted(each.reused for each in answers) == [False, True]
-    assert not len(ledger.in_flight)
+    assert not ledger.in_flight._requests
 
 
 async def test_an_answer_that_cannot_be_kept_is_not_used(
@@ -183,7 +183,7 @@ async def test_an_answer_that_cannot_be_kept_is_not_used(
     chat = model(lambda request: "yes", ledger)
     with pytest.raises(LedgerError, match="the disk is full"):
         await chat.complete(request())
-    assert not len(ledger.in_flight)
+    assert not ledger.in_flight._requests
     monkeypatch.undo()
     assert (await chat.complete(request())).text == "yes"
 

@@ -107,7 +107,7 @@ async def test_the_first_answer_stays(store: LedgerStore, opened: Open) -> None:
 
 
 async def test_one_of_many_stores_gets_a_claim(opened: Open) -> None:
-    stores = [opened() for _ in range(8)]
+    stores = [opened() for _ in range(4)]
     keys = [key(number) for number in range(50)]
     got: list[set[bytes]] = []
 
@@ -175,18 +175,16 @@ def test_threads_and_event_loops_share_a_store(store: LedgerStore) -> None:
             await store.complete_many([new(number)])
 
         async with anyio.create_task_group() as group:
-            for number in range(start, start + 300):
+            for number in range(start, start + 100):
                 group.start_soon(keep, number)
-        assert None not in await texts(store, *range(start, start + 300))
+        assert None not in await texts(store, *range(start, start + 100))
 
-    threads = [
-        threading.Thread(target=asyncio.run, args=(write(start),)) for start in (0, 200, 400)
-    ]
+    threads = [threading.Thread(target=asyncio.run, args=(write(start),)) for start in (0, 50, 100)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert asyncio.run(store.verify()) == (700, [])
+    assert asyncio.run(store.verify()) == (200, [])
 
 
 async def filled(store: LedgerStore, clock: Clock) -> None:
@@ -226,9 +224,7 @@ async def test_all_answers_in_their_order(store: LedgerStore, clock: Clock) -> N
     ("selection", "left"),
     [
         (Selection(older_than=1), [2, 3]),
-        (Selection(older_than=3), [0, 1, 2, 3]),
         (Selection(model="local:qwen"), [0, 1, 2]),
-        (Selection(stage="score"), [2]),
         (Selection(unusable=True), [0, 2, 3]),
         (Selection(stage="score", model=MODEL, older_than=1, unusable=True), [0, 2, 3]),
         (Selection(), []),

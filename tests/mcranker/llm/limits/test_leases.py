@@ -64,26 +64,27 @@ def test_one_that_works_beside_idle_ones_has_the_whole_limit() -> None:
         buckets = Buckets()
         limiters = [shared(buckets, requests_per_minute=1200) for _ in range(5)]
         await work(limiters, 5, at_once=lambda _: 1)
-        starts = await work(limiters, 120, at_once=lambda place: 40 * (place == 0))
+        starts = await work(limiters, 60, at_once=lambda place: 40 * (place == 0))
         # 1200 a minute, and 0.3% less for what is made up for.
-        assert 2 * 1200 * 0.98 <= len(starts[0]) <= 2 * 1200 + 20
+        assert 1200 * 0.98 <= len(starts[0]) <= 1200 + 20
 
     simulate(main())
 
 
-@pytest.mark.parametrize(("per_minute", "processes"), [(1200, 2), (1200, 10), (6000, 100)])
-def test_busy_ones_share_evenly_and_keep_to_the_limit(per_minute: int, processes: int) -> None:
+def test_busy_ones_share_evenly_and_keep_to_the_limit() -> None:
+    per_minute, processes = 600, 4
+
     async def main() -> None:
         buckets = Buckets()
         limiters = [shared(buckets, requests_per_minute=per_minute) for _ in range(processes)]
         # Some want more than others; all want more than there is for each.
-        starts = await work(limiters, 180, at_once=lambda place: 20 if place % 2 else 60)
+        starts = await work(limiters, 120, at_once=lambda place: 20 if place % 2 else 60)
         counts = [len(mine) for mine in starts]
-        fair = 3 * per_minute / processes
-        assert 0.98 * 3 * per_minute <= sum(counts) <= 3 * per_minute
+        fair = 2 * per_minute / processes
+        assert 0.98 * 2 * per_minute <= sum(counts) <= 2 * per_minute
         assert 0.9 * fair <= min(counts) <= max(counts) <= 1.1 * fair
         assert most_in(starts) <= per_minute * 60.5 / 60
-        assert buckets.asked <= 180 * processes * 4
+        assert buckets.asked <= 120 * processes * 4
 
     simulate(main())
 

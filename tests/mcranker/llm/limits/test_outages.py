@@ -118,17 +118,15 @@ def after(calls: int) -> Fails:
     return lambda _, asked: asked > calls
 
 
-@pytest.mark.parametrize("concurrency", [1, 2, 3, 16])
+@pytest.mark.parametrize("concurrency", [1, 3, 16])
 @pytest.mark.parametrize(
     "bad",
     [
         ["p0"],
-        ["p29"],
-        ["p14", "p15", "p16"],
         ["p27", "p28", "p29"],
         [f"p{place}" for place in range(0, 30, 2)],
     ],
-    ids=["first", "last", "three", "the last three", "every other"],
+    ids=["first", "the last three", "every other"],
 )
 def test_passages_that_always_fail_are_missing(
     monkeypatch: pytest.MonkeyPatch, concurrency: int, bad: list[str]
@@ -143,7 +141,7 @@ def test_a_passage_that_never_comes_back_is_missing(monkeypatch: pytest.MonkeyPa
     assert rank(monkeypatch, 12, 1, of("p3"), error=late, after=120.0).missing == ["p3"]
 
 
-@pytest.mark.parametrize("passages", [1, 2, 3, 40])
+@pytest.mark.parametrize("passages", [1, 40])
 @pytest.mark.parametrize("concurrency", [1, 16])
 def test_where_no_score_is_answered_that_is_an_error(
     monkeypatch: pytest.MonkeyPatch, passages: int, concurrency: int
@@ -168,10 +166,9 @@ def test_where_no_score_is_answered_that_is_an_error(
         (1, lambda: ModelTimeout("late"), 120.0, 3 * 120.0 + 1.5 + 120.0),
         (16, lambda: ModelTimeout("late"), 120.0, 3 * 120.0 + 1.5 + 120.0),
         # It asks for more than the 300 s that a call may take.
-        (1, lambda: RateLimited("429", retry_after=1000.0), FAILURE, FAILURE),
         (16, lambda: RateLimited("429", retry_after=1000.0), FAILURE, FAILURE),
     ],
-    ids=["500", "500 at once", "late", "late at once", "long", "long at once"],
+    ids=["500", "500 at once", "late", "late at once", "long at once"],
 )
 def test_an_outage_in_the_middle_ends_the_query_in_time(
     monkeypatch: pytest.MonkeyPatch,

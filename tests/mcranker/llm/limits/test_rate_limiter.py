@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mcranker import RateLimited, ServerFailed, Usage
 from mcranker.llm.limits.rate_limiter import RateLimiter
-from tests.support.limits_support import assert_at_rest, limits_of, request, slot, starts_of
+from tests.support.limits_support import assert_at_rest, limits_of, paused, request, slot, starts_of
 from tests.support.simulated_provider import (
     AtOnce,
     Chance,
@@ -60,7 +60,7 @@ async def refuse(
     arrivals=st.lists(st.floats(0, 100), min_size=1, max_size=60),
     seconds=st.sampled_from([0.0, 0.3, 20.0]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_minute_has_more_starts_than_allowed(
     per_minute: float, arrivals: list[float], seconds: float
 ) -> None:
@@ -100,26 +100,14 @@ async def test_tokens_are_booked_and_then_corrected() -> None:
     assert now() - begin == pytest.approx(20.0, abs=0.2)
 
 
-async def test_limits_that_a_service_names_are_kept_and_may_be_used_at_once() -> None:
-    limits = limits_of(concurrency=256)
-    limits.release(await limits.acquire(request()), told={"requests": (60.0, 57.0)})
-    # A reset in 57 s says that 3 of 60 are left; then there is one a second.
-    starts = await starts_of(limits, [request()] * 6)
-    assert starts == pytest.approx([0.0, 0.0, 0.0, 0.0, 1.0, 2.0], abs=0.01)
-    # A raised limit holds at once.
-    limits.release(await limits.acquire(request()), told={"requests": (600.0, 0.0)})
-    assert (await starts_of(limits, [request()] * 11))[-1] == pytest.approx(2.0, abs=1.1)
-
-
 # Refusals
 
 
 async def test_a_refusal_makes_everybody_wait_as_long_as_it_says() -> None:
     limits = limits_of(concurrency=4)
     await refuse(limits, retry_after=20.0)
-    told = limits.statistics()
-    assert (told.limit, told.pauses) == (2, 1)
-    assert told.paused == pytest.approx(20.0)
+    assert limits._pace.limit == 2
+    assert paused(limits) == pytest.approx(20.0)
     starts = await starts_of(limits, [request(), request(1), request(2)], seconds=1.0)
     assert starts == pytest.approx([20.0, 20.0, 21.0])
     assert_at_rest(limits)
@@ -131,25 +119,25 @@ async def test_few_refusals_without_a_time_are_by_chance_and_many_are_not() -> N
     for number, each in enumerate(held):
         # Of 64 calls, 4 + 0.25 * 64 = 20 may be refused.
         limits.release(each, RateLimited("429") if number % 4 == 0 else None)
-    assert limits.statistics().limit == 64
+    assert limits._pace.limit == 64
     held = [await limits.acquire(request()) for _ in range(64)]
     for number, each in enumerate(held):
         limits.release(each, RateLimited("429") if number % 2 == 0 else None)
-    assert (limits.statistics().limit, limits.statistics().pauses) == (32, 0)
+    assert (limits._pace.limit, paused(limits)) == (32, 0)
 
 
 async def test_pauses_double_until_something_is_answered() -> None:
     limits = limits_of(concurrency=16)
-    while not limits.statistics().pauses:
+    while not paused(limits):
         await refuse(limits)
-    seen = [limits.statistics().paused]
+    seen = [paused(limits)]
     for _ in range(6):
         await refuse(limits)
-        seen.append(limits.statistics().paused)
+        seen.append(paused(limits))
     assert seen == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0, 20.0, 20.0])
     # One call goes at first; the limit was halved once.
     assert await starts_of(limits, [request()] * 3, seconds=1.0) == [20.0, 21.0, 21.0]
-    assert limits.statistics().limit == 8
+    assert limits._pace.limit == 8
 
 
 async def test_nobody_waits_for_hours() -> None:
@@ -197,43 +185,17 @@ class Scenario:
     """Since, and the largest share of calls refused from then on."""
 
 
-# 64 at once make 64 / 0.5 s / 1.05 = 122 calls a second; the mean of exp(0.3 z) is 1.05.
 SCENARIOS = {
-    "chance from 30 s on": Scenario(
-        lambda: [Chance(0.1, begin=30.0)],
-        asked={"seconds": 80.0, "concurrency": 64},
-        answered=((10.0, 30.0, 110.0), (30.0, 80.0, 90.0)),
-        refused=(30.0, 0.12),
-    ),
     "6,000 a minute": Scenario(
         lambda: [Rate(100, 100)],
         asked={"seconds": 90.0},
         answered=((0.0, 90.0, 80.0), (60.0, 90.0, 80.0)),
         refused=(60.0, 0.05),
     ),
-    "6,000 a minute, soon answered": Scenario(
-        lambda: [Rate(100, 100)],
-        latency=0.1,
-        asked={"seconds": 60.0},
-        answered=((0.0, 60.0, 95.0),),
-        refused=(20.0, 0.15),
-    ),
-    "6,000 a minute, with times": Scenario(
-        lambda: [Rate(100, 100, tells=True)],
-        asked={"seconds": 90.0},
-        answered=((0.0, 90.0, 80.0),),
-        refused=(10.0, 0.01),
-    ),
-    "a rate that halves": Scenario(
-        lambda: [Rate(20, 20, (120.0, 10.0))],
-        asked={"seconds": 240.0},
-        answered=((60.0, 120.0, 16.0), (120.0, 240.0, 8.0)),
-        refused=(150.0, 0.3),
-    ),
     "by the minute": Scenario(
         lambda: [Minute(1200)],
-        asked={"seconds": 240.0},
-        answered=((0.0, 240.0, 16.0),),
+        asked={"seconds": 120.0},
+        answered=((0.0, 120.0, 16.0),),
         refused=(60.0, 0.1),
     ),
     "a storm of 30 s": Scenario(
@@ -241,24 +203,6 @@ SCENARIOS = {
         spread=0.0,
         asked={"seconds": 120.0, "workers": 64, "concurrency": 16},
         answered=((90.0, 120.0, 0.99 * 16 / 0.5),),
-    ),
-    "a storm of 30 s, learned": Scenario(
-        lambda: [Chance(1.0, begin=30.0, end=60.0)],
-        asked={"seconds": 120.0, "workers": 600},
-        answered=((10.0, 30.0, 300.0), (90.0, 120.0, 300.0)),
-    ),
-    "a storm of failures": Scenario(
-        lambda: [Chance(0.75, begin=60.0, end=90.0, error=lambda: ServerFailed("500"))],
-        latency=1.0,
-        spread=0.0,
-        asked={"seconds": 180.0, "workers": 256},
-        answered=((30.0, 60.0, 250.0), (140.0, 180.0, 0.95 * 256)),
-    ),
-    "40 at once, learned": Scenario(
-        lambda: [AtOnce(40)],
-        asked={"seconds": 100.0},
-        answered=((50.0, 100.0, 0.55 * 40 / 0.5),),
-        refused=(50.0, 0.08),
     ),
     "6 at once, then failures": Scenario(
         lambda: [AtOnce(6, error=lambda: ServerFailed("503"))],
@@ -282,30 +226,22 @@ def test_a_provider_is_used_well_and_nothing_is_lost(name: str) -> None:
     assert outcome.refused(since) <= most
 
 
-@pytest.mark.parametrize("concurrency", [64, None])
 @pytest.mark.parametrize(
-    ("chance", "times"),
-    [
-        (Chance(0.01), 1.5),
-        (Chance(0.1), 3.0),
-        (Chance(0.2), 6.0),
-        (Chance(0.1, error=lambda: ServerFailed("503")), 3.0),
-    ],
-    ids=["1%", "10%", "20%", "10% failures"],
+    ("chance", "concurrency"),
+    [(Chance(0.1), 64), (Chance(0.1, error=lambda: ServerFailed("503")), None)],
+    ids=["refusals", "failures"],
 )
-def test_chance_does_not_starve_a_run(
-    chance: Chance, times: float, concurrency: int | None
-) -> None:
+def test_chance_does_not_starve_a_run(chance: Chance, concurrency: int | None) -> None:
     outcome = run(
-        lambda: SimulatedProvider([chance]), calls=6000, concurrency=concurrency, workers=64
+        lambda: SimulatedProvider([chance]), calls=3000, concurrency=concurrency, workers=64
     )
-    assert (len(outcome.answers), outcome.lost) == (6000, 0)
-    # 6,000 calls of 0.1 s, 64 at once, take 9.4 s.
-    assert outcome.seconds <= times * 9.4
+    assert (len(outcome.answers), outcome.lost) == (3000, 0)
+    # 3,000 calls of 0.1 s, 64 at once, take 4.7 s.
+    assert outcome.seconds <= 4.0 * 4.7
 
 
-@pytest.mark.parametrize("slots", [1, 4, 20])
-def test_a_server_that_lets_calls_wait_gets_no_more_of_them(slots: int) -> None:
+def test_a_server_that_lets_calls_wait_gets_no_more_of_them() -> None:
+    slots = 4
     outcome = run(lambda: SimulatedProvider((), 0.5, slots=slots), seconds=100.0, workers=300)
     # Answers in up to three times 0.5 s count; those of twice as many are on their way by then.
     assert outcome.limit <= max(20, 6 * slots + 20)

@@ -249,10 +249,11 @@ async def test_a_request_of_any_length_is_sent_whole() -> None:
 async def test_a_server_of_ones_own_needs_no_key() -> None:
     async with serve(lambda body: {"got": body}) as server:
         model = CompatibleChat("m", base_url=server.root + "/")
-        assert await model.post("tokenize", {"content": "x"}) == {"got": {"content": "x"}}
+        found = await model.call("post", "tokenize", b'{"content": "x"}')
+        assert found == {"got": {"content": "x"}}
         server.script = lambda _: Answer(503, openai_error("Loading model"))
         with pytest.raises(ServerFailed, match="Loading model"):
-            await model.post("tokenize", {})
+            await model.call("post", "tokenize", b"{}")
         await model.aclose()
     assert server.requests[0].path == "/tokenize"
     assert "authorization" not in server.requests[0].headers
@@ -264,7 +265,7 @@ async def test_a_server_of_ones_own_needs_no_key() -> None:
         {"timeout": 0.0},
         {"timeout": float("nan")},
         {"concurrency": 0},
-        *({"extra_body": {"x": odd}} for odd in ({1, 2}, object(), "\ud83d", 2**70)),
+        {"extra_body": {"x": object()}},
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any]) -> None:

@@ -75,11 +75,8 @@ async def test_prompt_and_text_are_sent_as_they_are() -> None:
         ("who", ["who"], [7]),  # a tokenizer whose pieces lose their blank
         ("who", ["▁", "who"], [7, 8]),  # the blank is a token of the text
         ("who", [" w", "h", "o"], [7, 8, 9]),
-        ("who who", [" who", " who"], [7, 8]),
-        ("Question: who", [" Question", ":", " who"], [7, 8, 9]),
         ("é?", [" \ufffd", "\ufffd", "?"], [7, 8, 9]),  # a character in two tokens
         ("口罩", [" 口", "\ufffd", "\ufffd"], [7, 8, 9]),
-        ("a\nb", [" a", "\n", "b"], [7, 8, 9]),
     ],
 )
 def test_the_texts_tokens_are_found(
@@ -95,7 +92,6 @@ def test_the_texts_tokens_are_found(
     [
         [*PROMPT[:-1], ": who", "."],  # one token for the end of the prompt and the text
         [*PROMPT, " whom", "."],
-        [*PROMPT, " wh", "."],
         ["who", "."],  # nothing goes before it
         [*PROMPT, " who", "x", "."],
     ],

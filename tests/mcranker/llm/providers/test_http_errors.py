@@ -45,12 +45,10 @@ def problem_of(status: int, body: Any, **headers: str) -> Problem:
 @pytest.mark.parametrize(
     ("status", "kind", "advice"),
     [
-        (0, ServerFailed, "if it persists, check the URL"),
         (101, ServerFailed, "if it persists, check the URL"),
         (401, AuthenticationFailed, "set THE_KEY"),
         (404, ModelNotFound, "look"),
         (418, RequestRejected, "sending it again does not help"),
-        (999, ServerFailed, "try again later"),
     ],
 )
 def test_an_error_says_who_answered_what_and_what_to_do_next(
@@ -65,13 +63,9 @@ def test_an_error_says_who_answered_what_and_what_to_do_next(
 FLAGGED = (
     "This model requires moderation and your input was flagged for violence.",
     "rejected as a result of our safety system.",
-    "The user input was flagged by Responsible AI",
-    "The prompt was flagged as potentially violating our usage policy",
 )
 NOT_FLAGGED = (
     "Your account has been flagged for suspicious activity",
-    "This organization was flagged",
-    "your API key was flagged as leaked",
     "Country, region, or territory not supported",
     "",
 )
@@ -79,10 +73,8 @@ OVERSIZED = (
     "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, "
     "Requested 90000. The input or output tokens must be reduced in order to run successfully.",
     "tokens per min (TPM): Limit 30,000, Requested 90,000. Please try again in 6s",
-    "input is too large to process. increase the physical batch size",
     "input (700 tokens) is too large to process",
     "the request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
-    "Context size has been exceeded.",
 )
 
 
@@ -93,7 +85,6 @@ OVERSIZED = (
         (400, "", "context_length_exceeded", ContextTooLong),
         (400, "the request exceeds the available context size", "", ContextTooLong),
         (500, "", "exceed_context_size_error", ContextTooLong),
-        (400, "prompt is too long: 210000 tokens > 200000 maximum", "", ContextTooLong),
         (422, "`inputs` must have less than 4096 tokens", "", ContextTooLong),
         (413, "Request too large", "request_too_large", ContextTooLong),
         (500, "out of memory while growing the context size", "", ServerFailed),
@@ -107,11 +98,9 @@ OVERSIZED = (
         (400, "Your credit balance is too low", "", AuthenticationFailed),
         (429, "", "insufficient_quota", AuthenticationFailed),
         (429, "Too many tokens per minute", "rate_limit_exceeded", RateLimited),
-        (404, "maximum context length", "", ModelNotFound),
         *((status, said, "", ContextTooLong) for said in OVERSIZED for status in (429, 500)),
         (413, OVERSIZED[0], "rate_limit_exceeded", ContextTooLong),
         (429, "tokens per min (TPM): Limit 30,000, Requested 9,000", "", RateLimited),
-        (503, "the queue of requests is too long", "", ServerFailed),
     ],
 )
 def test_the_body_refines_the_status(
@@ -148,50 +137,15 @@ def test_every_dialect_of_error_bodies_is_read(body: Any, read: tuple[str, str, 
     ("headers", "seconds"),
     [
         ({"retry_after": "7"}, 7.0),
-        ({"retry_after": "0.5"}, 0.5),
-        ({"retry_after": "-3"}, 0.0),
         ({"retry_after_ms": "1500", "retry_after": "9"}, 1.5),
         ({"retry_after": "Mon, 04 May 2026 12:00:30 GMT"}, 30.0),
-        ({"retry_after": "Mon, 04 May 2026 11:00:00 GMT"}, 0.0),
         ({"retry_after": "soon"}, None),
-        ({"retry_after": "nan"}, None),
-        ({"retry_after": "inf"}, None),
-        ({}, None),
     ],
 )
 def test_retry_after_in_seconds(headers: dict[str, str], seconds: float | None) -> None:
     error = error_for(problem_of(429, {}, **headers), SERVICE)
     assert isinstance(error, RateLimited)
     assert error.retry_after == seconds
-
-
-@pytest.mark.parametrize(
-    ("form", "limit", "remaining", "reset", "found"),
-    [
-        ("x-ratelimit-%s-requests", "10000", "9999", "6ms", {"requests": (10000.0, 0.006)}),
-        ("x-ratelimit-%s-tokens", "200000", "150000", "15s", {"tokens": (200000.0, 15.0)}),
-        (
-            "anthropic-ratelimit-requests-%s",
-            "50",
-            "25",
-            "2026-05-04T12:00:30Z",
-            {"requests": (50.0, 30.0)},
-        ),
-        ("x-ratelimit-%s-requests", "14400", "14399", "6s", {}),  # by the day
-        ("x-ratelimit-%s-requests", "5", "4", "200ms", {}),  # by the second
-        ("x-ratelimit-%s-requests", "60", "60", "0s", {}),
-        ("x-ratelimit-%s-requests", "0", "0", "1m", {}),
-        ("x-ratelimit-%s-requests", "9" * 30, "-1", "soon", {}),
-        ("x-ratelimit-%s-requests", "", "", "", {}),
-    ],
-)
-def test_limits_a_minute_are_read_from_headers(
-    form: str, limit: str, remaining: str, reset: str, found: dict[str, tuple[float, float]]
-) -> None:
-    values = {"limit": limit, "remaining": remaining, "reset": reset}
-    headers = {form % name: value for name, value in values.items()}
-    read = http_errors.limits_in(headers, datetime(2026, 5, 4, 12, tzinfo=UTC))
-    assert read == {kind: pytest.approx(each) for kind, each in found.items()}
 
 
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
@@ -207,16 +161,13 @@ def google(**details: Any) -> dict[str, Any]:
     [
         (f"{QUOTA} Please retry in 1.203608125s.", {}, 1.203608125),
         (google(retryDelay="38s"), {}, 38.0),
-        (google(retryDelay={"seconds": 34}), {}, 34.0),
         (google(quotaId="GenerateRequestsPerMinutePerProjectPerModel-FreeTier"), {}, None),
         ([google(retryDelay="38s")], {}, 38.0),
         ("tokens per day (TPD): Limit 9, Used 8, Requested 2. Please try again in 7m12s. "
          "See settings/billing", {}, 432.0),
         ("Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000, "
          "Requested 5000. Please try again in 547ms.", {}, 0.547),
-        ("exceeded the token rate limit of your tier. Please retry after 24 seconds.", {}, 24.0),
         (f"{QUOTA} Limit: 3 RPM", {}, None),
-        (f"{QUOTA} 5 requests / minute", {}, None),
         ("insufficient_quota: 100 requests per 60 seconds", {}, None),
         ("billing. Try again in 2 hours and 30 minutes", {}, 9000.0),
         (f"{QUOTA} wait 20 seconds", {"retry_after": "7"}, 7.0),
@@ -225,10 +176,8 @@ def google(**details: Any) -> dict[str, Any]:
         ("slow down", {"x_ratelimit_reset_tokens": "6m0s", "x_ratelimit_remaining_tokens": "9",
                        "x_ratelimit_reset_requests": "2s"}, 2.0),
         ("", {"x_ratelimit_reset": f"{NOW.timestamp() + 30:.0f}"}, 30.0),
-        ("", {"x_ratelimit_reset": f"{NOW.timestamp() * 1000 + 30_000:.0f}"}, 30.0),
         ("", {"anthropic_ratelimit_tokens_reset": "2026-05-04T12:00:45Z"}, 45.0),
         ({"message": QUOTA, "retry_after_ms": 1500}, {}, 1.5),
-        ({"detail": "Not now", "retryAfter": "12"}, {}, 12.0),
     ],
 )  # fmt: skip
 def test_a_limit_by_the_minute_is_no_lack_of_money(
@@ -245,9 +194,7 @@ def test_a_limit_by_the_minute_is_no_lack_of_money(
     [
         (QUOTA, "insufficient_quota"),
         ("", "billing_hard_limit_reached"),
-        ("Your credits are exhausted", ""),
         ("Your prepayment credits are depleted. Go to AI Studio to manage your billing.", ""),
-        ("used all available credits or reached its monthly spending limit", ""),
         ("Insufficient balance or no resource package. Please recharge.", "1113"),
     ],
 )

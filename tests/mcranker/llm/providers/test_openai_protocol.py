@@ -105,8 +105,6 @@ MASSES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], dict[str, float]]
         SCORES,
         {"1": 0.45, "7": 0.4, "10": 0.15},
     ),
-    # The second token follows "7" and says nothing about "1".
-    "no path": ([SEVEN, position("0", **{"0": 0.9})], SCORES, {"1": 0.4, "7": 0.6}),
     "no second": ([SEVEN], SCORES, {"1": 0.4, "7": 0.6}),
     # " 1" (0.2) was not generated and stays whole: p(1) = 0.5 · 0.5 + 0.2 = 0.45.
     "generated": (
@@ -119,37 +117,20 @@ MASSES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], dict[str, float]]
         SENTENCES,
         {"Highly relevant": 0.3, "Not relevant": 0.28, "Not sure": 0.35},
     ),
-    "one of many tokens": ([NOT], SENTENCES, {"Highly relevant": 0.3}),
     "white space": (
         [position(" ", **{" ": 0.9, "7": 0.1}), position("3", **{"3": 0.8, "4": 0.2})],
         SCORES,
         {"3": 0.8, "4": 0.2},
-    ),
-    "marks": (
-        [position("**"), position("7", **{"7": 0.9, "3": 0.1})],
-        SCORES,
-        {"7": 0.9, "3": 0.1},
     ),
     "a key": (
         [position('{"'), position("score"), position('":'), position(" 7", **{" 7": 0.8})],
         SCORES,
         {"7": 0.8},
     ),
-    "a fence": (
-        [position("```"), position("json"), position("\n"), position('{"score":'), ONE],
-        SCORES,
-        {"1": 0.6, "7": 0.4},
-    ),
     "ten behind marks": (
         [position("**"), ONE, position("0", **{"0": 0.5})],
         SCORES,
         {"1": 0.3, "7": 0.4, "10": 0.3},
-    ),
-    "quoted": ([position('"Yes"', **{'"Yes"': 0.6, "No.": 0.2})], YES_NO, {"Yes": 0.6, "No": 0.2}),
-    "thoughts": (
-        [position("<think>"), position("7"), position("</think>"), position("3", **{"3": 0.9})],
-        SCORES,
-        {"3": 0.9},
     ),
     "channels": (
         [
@@ -187,7 +168,6 @@ MASSES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], dict[str, float]]
         {"Yes": 0.125, "No": 0.5},
     ),
     "no label": ([position("Well", Well=0.9)], YES_NO, {}),
-    "nothing": ([], YES_NO, {}),
     "odd": ([{"token": None, "top_logprobs": "?"}], YES_NO, {}),
 }
 

@@ -47,7 +47,6 @@ from tests.support.raw_server import (
     Wire,
     bomb,
     endless,
-    endless_chunks,
     sends,
     serve_raw,
 )
@@ -310,16 +309,13 @@ async def test_a_flagged_passage_is_a_missing_score() -> None:
 
 FAULTS: Mapping[str, Script] = {
     "endless": endless(),
-    "chunks": endless_chunks(),
     "gzip": bomb("gzip"),
-    "deflate": bomb("deflate"),
-    "error": endless(b"500 x", b"no " * 2**14),
     "refusal": endless(b"400 x", b"no " * 2**14),
     "gzip-error": bomb("gzip", status=b"401 x"),
 }
 
 
-ENDS = [*["ServerFailed"] * 5, "RequestRejected", "AuthenticationFailed"]
+ENDS = ["ServerFailed", "ServerFailed", "RequestRejected", "AuthenticationFailed"]
 
 
 async def _by_path(asked: Asked, wire: Wire) -> None:
@@ -332,7 +328,7 @@ async def _by_path(asked: Asked, wire: Wire) -> None:
 
 @pytest.mark.parametrize("name", ["compatible", "anthropic"])
 async def test_no_body_fills_the_memory(name: str) -> None:
-    """Seven bodies of 512 MiB or 2 GiB each; 8 MiB are read of a reply, at most."""
+    """Four bodies of 512 MiB or 2 GiB each; 8 MiB are read of a reply, at most."""
     async with serve_raw(_by_path) as server:
         command = [sys.executable, "-m", "tests.support.wire", name, server.root, *FAULTS]
         with anyio.fail_after(120):
@@ -363,27 +359,18 @@ GOOD = b"HTTP/1.1 200 OK\r\n"
 WIRE_FAULTS: Mapping[str, tuple[bytes, ...]] = {
     "nothing": (b"",),
     "no HTTP": (b"SSH-2.0-OpenSSH_9.6\r\n",),
-    "garbage": (bytes(range(256)) * 40,),
     "empty": (GOOD + b"Content-Length: 0\r\n\r\n",),
     "many 100s": (b"HTTP/1.1 100 Continue\r\n\r\n" * 5000,),
     "status 204": (b"HTTP/1.1 204 No Content\r\n\r\n",),
     "status 304": (b"HTTP/1.1 304 Not Modified\r\n\r\n",),
     "status 999": (b"HTTP/1.1 999 x\r\nContent-Length: 0\r\n\r\n",),
     "long header": (GOOD + b"X: " + b"a" * 200_000 + b"\r\n\r\n{}",),
-    "many headers": (GOOD + b"X: 1\r\n" * 20_000 + b"\r\n{}",),
     "length too long": (GOOD + b"Content-Length: 9999\r\n\r\n{}",),
-    "length too short": (GOOD + b'Content-Length: 2\r\n\r\n{"a": 1}',),
     "length huge": (GOOD + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n{}",),
-    "two lengths": (GOOD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",),
     "chunk cut": (GOOD + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{}",),
-    "chunk huge": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n" + b"F" * 40 + b"\r\n{}",),
     "chunk extension": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n2;" + b"a" * 200_000,),
-    "no gzip": (GOOD + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",),
-    "gzip cut": (GOOD + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00",),
     "no brotli": (GOOD + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",),
-    "unicode": (GOOD + b"Content-Length: 4\r\n\r\n\xff\xfe{\x00",),
     "deep": (GOOD + b"Content-Length: 100000\r\n\r\n" + b"[" * 100_000,),
-    "not a number": (GOOD + b'Content-Length: 9\r\n\r\n{"a":NaN}',),
 }
 
 
@@ -453,5 +440,5 @@ async def test_a_request_that_is_too_large_is_final_for_itself(back_end: BackEnd
         model = Retrying(back_end.at(server.root), limits)
         assert isinstance(await failure(lambda: model.complete(back_end.request)), ContextTooLong)
         assert len(server.requests) == 1
-        assert limits.statistics().pauses == 0
+        assert limits._pace.paused_until < 0
         await model.aclose()
