@@ -195,37 +195,39 @@ def _kind(spec: ModelSpec) -> str:
 def check_capabilities(config: RankerConfig, models: Models, *, recruits: int) -> None:
     """Refuse what the models of the roles cannot serve, before any call."""
     model = models.scoring
-    offers = model.capabilities
-    if config.max_passage_tokens is not None and tokenizer_of(model) is None:
-        raise UnsupportedCapability(
-            f"the tokenizer of {model.name} is not known here, which "
+    offers, typed = model.capabilities, config.questions
+    lack = "" if typed is not None else config.scoring_class.lack(offers)
+    refused: list[tuple[object, ChatModel, str]] = [
+        (
+            config.max_passage_tokens is not None and tokenizer_of(model) is None,
+            model,
+            "has a tokenizer that is not known here, which "
             f"max_passage_tokens={config.max_passage_tokens} needs; use max_passage_words= instead",
-            model=model.name,
-        )
-    if config.questions is None and (lack := config.scoring_class.lack(offers)):
-        raise UnsupportedCapability(
-            f'{model.name} {lack}, which scoring="{config.scoring}" needs; '
-            'use scoring="integer" or another scoring_model',
-            model=model.name,
-        )
-    if config.questions and not offers.max_questions and config.scoring == "expected":
-        raise UnsupportedCapability(
-            f"{model.name} answers questions={config.questions!r} in one text, without "
-            'probabilities, which scoring="expected" needs; use scoring="integer" or another '
+        ),
+        (
+            lack,
+            model,
+            f'{lack}, which scoring="{config.scoring}" needs; use scoring="integer" or another '
             "scoring_model",
-            model=model.name,
-        )
+        ),
+        (
+            typed and not offers.max_questions and config.scoring == "expected",
+            model,
+            f"answers questions={typed!r} in one text, without probabilities, which "
+            'scoring="expected" needs; use scoring="integer" or another scoring_model',
+        ),
+    ]
     tasks = {
         "criteria": (config.criteria in ("query", "dataset"), 'criteria="library"'),
         "recruiter": (recruits > 0 and config.recruiting == "invent", 'recruiting="library"'),
         "assessor": (config.rule.ensemble.asks, 'ensemble="sum"'),
     }
     for role, (writes, instead) in tasks.items():
-        chat = getattr(models, role)
+        chat: ChatModel = getattr(models, role)
         name = "criteria role" if role == "criteria" else role
-        if writes and not chat.capabilities.prompts:
-            raise UnsupportedCapability(
-                f"{chat.name} answers typed questions and writes nothing, as the {name} has to; "
-                f"use {instead} or another {role}_model",
-                model=chat.name,
-            )
+        why = f"answers typed questions and writes nothing, as the {name} has to; use {instead}"
+        why += f" or another {role}_model"
+        refused.append((writes and not chat.capabilities.prompts, chat, why))
+    for unable, chat, why in refused:
+        if unable:
+            raise UnsupportedCapability(f"{chat.name} {why}", model=chat.name)

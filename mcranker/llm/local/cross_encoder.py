@@ -118,7 +118,7 @@ class CrossEncoderChat:
                 ) from error
         if scores.ndim == 2:
             scores = scores[:, 1] - scores[:, 0]
-        return [float(score) for score in scores], tokens, seconds
+        return list(map(float, scores)), tokens, seconds
 
     def _load_cross_encoder(self) -> Callable[[Pairs], Scored]:
         """Return a function to the scores, or two classes', and the number of tokens."""
@@ -238,21 +238,13 @@ def _loading(name: str) -> Iterator[None]:
     logging.disable_progress_bar()
     try:
         yield
-    except OSError as error:
-        raise ModelNotFound(
-            f"{name}: neither a folder nor a model that can be fetched from the hub: "
-            f"{_first_line(error)}",
-            model=name,
-        ) from error
-    except (ValueError, RuntimeError, KeyError, ImportError) as error:
-        raise ModelFileError(
-            f"{name} cannot be loaded as a cross-encoder: {_first_line(error)}; take another model",
-            model=name,
-        ) from error
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        if isinstance(error, OSError):
+            said = f"neither a folder nor a model that can be fetched from the hub: {said}"
+            raise ModelNotFound(f"{name}: {said}", model=name) from error
+        said = f"{name} cannot be loaded as a cross-encoder: {said}; take another model"
+        raise ModelFileError(said, model=name) from error
     finally:
         if drawn:
             logging.enable_progress_bar()
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
