@@ -61,6 +61,7 @@ def service_encoder(
     base_url: str | None,
     **options: Any,
 ) -> Encoder:
+    """The encoder of a service, see `mcranker.encoders.open_encoder.open_encoder`."""
     full, variable = f"{kind}:{name}", _KEYS[kind]
     if base_url is None and kind == "openai":
         base_url = url_in("OPENAI_BASE_URL") or _OPENAI
@@ -152,6 +153,7 @@ class _Engine:
     def __init__(self, chat: ChatModel) -> None:
         self._chat = chat
         self._bridge = Bridge(chat.aclose)
+        self._most = MOST_TEXTS
         self.close = self._bridge.close
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[Tokens]]:
@@ -159,7 +161,7 @@ class _Engine:
         room = MOST_CHARACTERS
         for text in texts:
             length = min(len(text), LONGEST_TEXT)
-            if batch and (len(batch) >= MOST_TEXTS or length > room):
+            if batch and (len(batch) >= self._most or length > room):
                 yield batch
                 batch, room = [], MOST_CHARACTERS
             batch.append(Tokens(text))
@@ -177,7 +179,9 @@ class _Engine:
                 break
             except (RequestRejected, ContextTooLong, ContentRefused) as error:
                 if len(batch) > 1:
-                    raise  # and halves are sent
+                    if "batch" in str(error):  # as Text Embeddings Inference says it
+                        self._most = len(batch) // 2
+                    raise
                 (text,) = readable
                 if not isinstance(error, ContextTooLong) or len(text) < SHORTEST:
                     said = f"{error} (about the text that begins {text[:60]!r})"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache, lru_cache
-from itertools import count, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import ConfigError
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STOP_WORDS = frozenset(
-    ["a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with"]
+    {"a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it"}
+    | {"no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these"}
+    | {"they", "this", "to", "was", "will", "with"}
 )
 
 # Lucene cuts longer words into pieces of this many characters.
@@ -101,8 +103,8 @@ def _marks() -> str:
         if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cf") and code != 0x200B
     ]
     # Of codes in a row, the difference to their place is the same.
-    rows = [list(row) for _, row in groupby(codes, lambda code, place=count(): code - next(place))]
-    return "".join(f"{chr(row[0])}-{chr(row[-1])}" for row in rows)
+    rows = (list(row) for _, row in groupby(enumerate(codes), lambda each: each[1] - each[0]))
+    return "".join(f"{chr(row[0][1])}-{chr(row[-1][1])}" for row in rows)
 
 
 # Most words of a corpus have come before, and stemming costs more than looking up.

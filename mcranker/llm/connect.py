@@ -44,6 +44,18 @@ def connect(
 ) -> ChatModel:
     """The model of a name. Nothing is sent yet.
 
+    | model | what it is |
+    |---|---|
+    | ``openai:NAME`` | OpenAI; needs ``OPENAI_API_KEY`` or `api_key` |
+    | ``openai:NAME`` and a base URL of another host | a server that speaks OpenAI's protocol |
+    | ``anthropic:NAME`` | Anthropic; needs ``ANTHROPIC_API_KEY`` or `api_key` |
+    | ``rerank:NAME`` and a base URL | a rerank service; forms: `mcranker.llm.providers.rerank` |
+    | ``local:NAME``, ``local:PATH.gguf`` | a model in this process |
+    | ``crossencoder:NAME``, ``crossencoder:FOLDER`` | a cross-encoder in this process |
+    | ``PREFIX:NAME`` | a model of an installed provider: `mcranker.llm.provider.Provider` |
+    | a `ChatModel` | itself |
+    | None | what the environment suggests: see `choose_default` |
+
     `base_url` None is the provider's own address, or the one in ``OPENAI_BASE_URL``,
     ``ANTHROPIC_BASE_URL`` or, for a model from ``MCRANKER_MODEL``, ``MCRANKER_BASE_URL``.
     `concurrency` is the most calls at once, `timeout` the seconds allowed to one.

@@ -50,31 +50,23 @@ _TOKEN_IDS = re.compile(r"\A(?P<name>.+)#(?P<ids>\d{1,9}(?:,\d{1,9})?)")
 
 
 class CrossEncoderChat:
-    """Answers with the relevance of passages by a cross-encoder. Make one with `open`."""
+    """The cross-encoder of a folder or of the Hugging Face hub, loaded at the first call."""
 
-    def __init__(self, source: str, name: str, *, mark: str, token_ids: Sequence[int]) -> None:
-        self.name = name
+    def __init__(self, name: str) -> None:
+        self.name = f"crossencoder:{name}"
+        check_installed(self.name, {"sentence_transformers": PACKAGE}, extra="crossencoder")
+        self._token_ids: list[int] = []
+        if found := _TOKEN_IDS.fullmatch(name):
+            name, self._token_ids = found["name"], list(map(int, found["ids"].split(",")))
+        self._source, mark = _source_of(name, self.name)
         self.endpoint = f"{PACKAGE} {metadata.version(PACKAGE)} {mark}".rstrip()
         self.capabilities = Capabilities(prompts=False, max_questions=_FORM.most)
-        self._source = source
-        self._token_ids = token_ids
         self._lock = threading.Lock()
         self._model: Callable[[Pairs], Scored] | None = None
         renew_in_child(self)
 
     def after_fork(self) -> None:
         self._lock, self._model = threading.Lock(), None  # its threads are the parent's
-
-    @classmethod
-    def open(cls, name: str) -> CrossEncoderChat:
-        """The cross-encoder of a folder or of the Hugging Face hub. Loads nothing yet."""
-        full_name = f"crossencoder:{name}"
-        check_installed(full_name, {"sentence_transformers": PACKAGE}, extra="crossencoder")
-        token_ids: list[int] = []
-        if found := _TOKEN_IDS.fullmatch(name):
-            name, token_ids = found["name"], [int(each) for each in found["ids"].split(",")]
-        source, mark = _source_of(name, full_name)
-        return cls(source, full_name, mark=mark, token_ids=token_ids)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer with the relevance of each passage."""
