@@ -108,13 +108,6 @@ def test_a_file_that_is_not_the_one_is_refused(source: Source, cache: Path, cont
     assert left_in(cache) == []
 
 
-def test_a_package_without_the_file_is_refused(source: Source, cache: Path) -> None:
-    entry = make_entry()
-    other = entry.source.model_copy(update={"file": "tiny_model/other"})
-    with pytest.raises(DownloadError, match="has no file 'tiny_model/other'"):
-        download(entry.model_copy(update={"source": other}))
-
-
 def test_what_the_fetching_command_says_is_passed_on(source: Source, cache: Path) -> None:
     source.mode = "fail"
     with pytest.raises(DownloadError, match=r"ERROR: no such host.*Check the network") as caught:
