@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,9 +31,7 @@ from mcranker.logs import safe_logger
 from mcranker.runtime.bridge import Bridge
 from personas.ranking.usage import Usage
 
-MOST_TEXTS = 32
-"""Texts of one request: as many as Text Embeddings Inference takes by default."""
-
+MOST_TEXTS = 32  # of one request: as many as Text Embeddings Inference takes by default
 MOST_CHARACTERS = 100_000  # of one request, unless one text has more
 LONGEST_TEXT = 40_000  # characters sent of a text
 MAX_TOKENS = 8191  # of OpenAI's models; others say so, and the text is sent shorter
@@ -64,8 +63,8 @@ def service_encoder(
 ) -> Encoder:
     """The encoder of a service, see `mcranker.encoders.open_encoder.open_encoder`."""
     full, variable = f"{kind}:{name}", _KEYS[kind]
-    if base_url is None:
-        base_url = (url_in("OPENAI_BASE_URL") or _OPENAI) if kind == "openai" else None
+    if base_url is None and kind == "openai":
+        base_url = url_in("OPENAI_BASE_URL") or _OPENAI
     if base_url is None:
         raise ConfigError(
             f"{full!r} is a service's and needs base_url=, the address before /embeddings, e.g. "
@@ -128,21 +127,15 @@ def vector_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Serv
             f"vectors of {said} numbers, and they have to be of one length up to {MOST_DIMENSIONS}",
             service,
         )
-    return VectorReply(
-        text="",
-        usage=usage_in(data, service),
-        model=reported_model(data),
-        vectors=np.array(vectors),
-    )
+    usage, model = usage_in(data, service), reported_model(data)
+    return VectorReply(text="", usage=usage, model=model, vectors=np.array(vectors))
 
 
 def _numbers(value: Any, place: int, service: Service) -> NDArray[np.float64]:
     numbers: NDArray[Any] | None = None
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             numbers = np.frombuffer(b64decode(value, validate=True), "<f4")
-        except ValueError:
-            numbers = None
     elif isinstance(value, list) and {type(each) for each in value} <= {int, float}:
         numbers = np.array([float(each) for each in value])
     if numbers is None or not np.isfinite(numbers).all() or not numbers.any():
@@ -197,7 +190,7 @@ class _Engine:
                 readable = [text[: len(text) // 2]]
         assert isinstance(reply, VectorReply), "the layers hand on what the service gives"
         units = rounded(reply.vectors)
-        # A service counts the tokens of all texts together.
+        # Shares of the tokens, which a service counts for all texts together.
         ends = np.cumsum([len(text) + 1 for text in readable])
         ends = np.rint(ends * (reply.usage.input_tokens / ends[-1])).astype(int)
         tokens = np.diff(ends, prepend=0)

@@ -26,14 +26,11 @@ from mcranker.paths import cache_root
 from mcranker.runtime.processes import abandon, renew_in_child
 from personas.ranking.usage import Usage
 
-MAX_TOKENS = 256
-"""Tokens that a model reads of a text, where nothing says how many; the rest does not count."""
-
+MAX_TOKENS = 256  # that a model reads of a text, where nothing says how many
 MAX_CHARACTERS = 20_000  # of a text that are tokenized for `MAX_TOKENS`; for more, as many more
 MAX_THREADS = 8  # more than the physical cores of a usual machine only get in each other's way
 MOST_REMEMBERED = 20_000  # vectors in memory, some 16 MB
-MOST_VECTORS = 500_000
-"""Vectors that are kept of one model, some 400 MB of 384 numbers each."""
+MOST_VECTORS = 500_000  # kept of one model, some 400 MB of 384 numbers each
 TOGETHER = 256  # new vectors that are written to the disk at once, unless no text is waiting
 
 _PATIENCE = 60.0  # seconds to wait for another process that writes
@@ -141,13 +138,9 @@ class Tokens(NamedTuple):
 class Engine(Protocol):
     """A loaded model. Batches are worked on by several threads at once."""
 
-    def batches(self, texts: Sequence[str]) -> Iterable[Sequence[Tokens]]:
-        """Divide texts into those that are encoded together."""
-        ...
+    def batches(self, texts: Sequence[str]) -> Iterable[Sequence[Tokens]]: ...
 
-    def vectors(self, batch: Sequence[Tokens]) -> tuple[list[Vector], Usage]:
-        """The vectors of one batch, in its order, and what they took. Blocks."""
-        ...
+    def vectors(self, batch: Sequence[Tokens]) -> tuple[list[Vector], Usage]: ...
 
 
 class Encoder:
@@ -226,10 +219,9 @@ class Encoder:
         finally:
             call.gone = True
         found = [call.found[text] for text in texts]
+        values = np.array([vector.values for vector, _ in found], dtype=np.float32)
         return Encoded(
-            np.array([vector.values for vector, _ in found], dtype=np.float32).reshape(
-                len(texts), self.dimensions
-            ),
+            values.reshape(len(texts), self.dimensions),
             tuple(vector.tokens for vector, _ in found),
             tuple(known for _, known in found),
             call.usage,
@@ -312,13 +304,10 @@ class Encoder:
     def _wanted(self, batch: Sequence[Tokens]) -> Sequence[Tokens]:
         """Those of a batch that a caller waits for; the others are forgotten."""
         with self._lock:
-            wanted = []
             for each in batch:
                 if all(call.gone for call in self._waiting.get(each.text, ())):
                     self._waiting.pop(each.text, None)
-                else:
-                    wanted.append(each)
-            return wanted
+            return [each for each in batch if each.text in self._waiting]
 
     def _check(self, vectors: Sequence[Vector]) -> None:
         with self._lock:
@@ -430,12 +419,8 @@ class _Call:
 
     def wake(self, error: Exception | None) -> None:
         def settle() -> None:
-            if self.done.done():
-                return
-            if error is None:
-                self.done.set_result(None)
-            else:
-                self.done.set_exception(error)
+            if not self.done.done():
+                self.done.set_exception(error) if error else self.done.set_result(None)
 
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(settle)
@@ -445,8 +430,8 @@ class _Encoders:
     """The encoders of this process that several may share, by what they are of."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
         self.open: dict[Hashable, Encoder] = {}
+        self.after_fork()
         renew_in_child(self)
 
     def after_fork(self) -> None:

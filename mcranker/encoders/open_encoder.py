@@ -29,12 +29,7 @@ from mcranker.encoders.encoder import (
 from mcranker.errors import ConfigError, DownloadError, ModelFileError
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.local.catalogue import check_installed, find, not_found
-from mcranker.llm.local.model_files import (
-    MESSAGE_LIMIT,
-    file_mark,
-    resolve_encoder,
-)
-from mcranker.llm.masking import masked
+from mcranker.llm.local.model_files import file_mark, resolve_encoder, shown_failure
 from mcranker.logs import safe_logger
 from mcranker.paths import is_file, is_folder
 from personas.io.lines import read_text
@@ -59,7 +54,6 @@ SIMILARITIES = {
 """Names of models -> the similarity that counts 0, and from there to the one that counts 1."""
 
 BATCH_TOKENS = 256  # of a batch, unless one text has more
-
 LONGEST = 8192  # tokens read of a text, whatever a model may do
 _LONGEST_CONFIG = 10_000_000  # bytes
 _HUB_FILES = ["*.json", "1_Pooling/*.json", "model.onnx*", "onnx/model.onnx*"]
@@ -91,8 +85,7 @@ def open_encoder(
 ) -> Encoder:
     """The encoder of a name, for one more user. Loads and sends nothing yet."""
     kind, _, name = spec.strip().partition(":")
-    if prefixes is None:
-        prefixes = by_name(PREFIXES, spec)
+    prefixes = by_name(PREFIXES, spec) if prefixes is None else prefixes
     if kind in ("embed", "openai") and name:
         from mcranker.encoders.embeddings import service_encoder
 
@@ -215,10 +208,10 @@ def _from_hub(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
     except Exception as error:
-        said = masked(" ".join(str(error).split())[:MESSAGE_LIMIT])
         raise DownloadError(
-            f"local:{name} is no folder and could not be fetched from the hub: {said}. Check the "
-            "name and the network, and HF_TOKEN if the repository wants one."
+            f"local:{name} is no folder and could not be fetched from the hub: "
+            f"{shown_failure(error)}. Check the name and the network, and HF_TOKEN if the "
+            "repository wants one."
         ) from error
 
 

@@ -16,19 +16,10 @@ from importlib import resources
 from mcranker.inputs.tokens import tokenize
 from mcranker.llm.chat import PassageStatistics
 
-K1, B = 0.9, 0.4
-"""BM25's saturation of repeated words and penalty of long passages: those of the first stage, see
-`beir_eval.FirstStage`.
-"""
-
-LIST_PASSAGES = 20
-"""Worth of the word list, in passages, beside those of the query."""
-
-LIST_LENGTH = 100
-"""Index terms of each of them."""
-
-MOST_CHARACTERS = 20_000
-"""Of a passage; what follows is not looked at."""
+K1, B = 0.9, 0.4  # of BM25: saturation of repeated words, penalty of long passages, as first stages
+LIST_PASSAGES = 20  # worth of the word list, in passages, beside those of the query
+LIST_LENGTH = 100  # index terms of each of them
+MOST_CHARACTERS = 20_000  # of a passage; what follows is not looked at
 
 
 def statistics_of(query: str, texts: Iterable[str]) -> PassageStatistics:
@@ -70,7 +61,6 @@ class Cover:
 
 @lru_cache(maxsize=1000)
 def _terms(passage: str) -> Counter[str]:
-    """Return the count of each index term in a passage; cached for the judging that follows."""
     return Counter(tokenize(passage[:MOST_CHARACTERS]))
 
 

@@ -34,9 +34,9 @@ Docs: TypeAlias = Iterable[Doc] | Mapping[str, str]
 LlamaIndex and Haystack, a mapping id -> text, or a ranking or hits of one."""
 
 LARGEST_ID = 2**64 - 1
+_FIELDS = ("id", "text", "title", "score", "metadata")
 
-ROLES = ("user", "assistant", "system")
-"""Roles of a conversation's messages."""
+ROLES = ("user", "assistant", "system")  # of a conversation's messages
 
 logger = safe_logger("mcranker")
 
@@ -101,42 +101,32 @@ def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:
         advice = "; give a list of texts, records or Passages, or a mapping of id to text"
     if advice:
         raise InputError(f"docs is a {type(docs).__name__}{advice}")
-    passages = tuple(_of_entry(place, each) for place, each in enumerate(entries(docs), first))
-    seen: set[str] = set()
-    mended: dict[int, Passage] = {}
-    for place, passage in enumerate(passages):
-        if passage.id in seen:
+    passages: dict[str, Passage] = {}
+    mended: list[str] = []
+    for place, each in enumerate(entries(docs), first):
+        passage = _of_entry(place, each)
+        if passage.id in passages:
             raise InputError(f"two passages have the id {passage.id!r}; make ids unique")
-        seen.add(passage.id)
-        if not passage.id.isascii():
-            _check_unicode(passage.id, "a passage's id")
-        if not (passage.text.isascii() and passage.title.isascii()):
-            title, text = encodable(passage.title), encodable(passage.text)
-            if (title, text) != (passage.title, passage.text):
-                mended[place] = replace(passage, title=title, text=text)
-    if not mended:
-        return passages
-    _note_replaced(
-        f"passage {next(iter(mended.values())).id!r}"
-        + (f" and {len(mended) - 1} more" if len(mended) > 1 else "")
-    )
-    return tuple(mended.get(place, passage) for place, passage in enumerate(passages))
+        _check_unicode(passage.id, "a passage's id")
+        title, text = encodable(passage.title), encodable(passage.text)
+        if (title, text) != (passage.title, passage.text):
+            passage = replace(passage, title=title, text=text)
+            mended.append(passage.id)
+        passages[passage.id] = passage
+    if mended:
+        more = f" and {len(mended) - 1} more" if len(mended) > 1 else ""
+        _note_replaced(f"passage {mended[0]!r}{more}")
+    return tuple(passages.values())
 
 
 def _of_entry(place: int, entry: object) -> Passage:
+    where = f"docs[{place}]"
     if isinstance(entry, str):
         return Passage(str(place), entry)
     if isinstance(entry, Hit):
         entry = replace(entry.passage, score=entry.score)
     if isinstance(entry, Passage):
-        if not (isinstance(entry.text, str) and isinstance(entry.title, str)):
-            raise InputError(f"docs[{place}] has a title or text that is not a string")
-        identifier = _identifier(entry.id, f"docs[{place}].id")
-        score = _score(entry.score, f"docs[{place}]")
-        if identifier == entry.id and score is entry.score:
-            return entry
-        return replace(entry, id=identifier, score=score)
-    where = f"docs[{place}]"
+        return _of_parts({name: getattr(entry, name) for name in _FIELDS}, where)
     parts = of_record(entry, where) if isinstance(entry, Mapping) else of_object(entry, where)
     return _of_parts({**parts, "id": place if parts["id"] is None else parts["id"]}, where)
 
@@ -146,13 +136,8 @@ def _of_parts(parts: Mapping[str, Any], where: str) -> Passage:
         if not isinstance(parts[name], str):
             kind = type(parts[name]).__name__
             raise InputError(f"{where} has a {name} that is a {kind}; give a string")
-    return Passage(
-        _identifier(parts["id"], f"the id of {where}"),
-        parts["text"],
-        parts["title"],
-        _score(parts["score"], where),
-        parts["metadata"],
-    )
+    identifier = _identifier(parts["id"], f"the id of {where}")
+    return Passage(**{**parts, "id": identifier, "score": _score(parts["score"], where)})
 
 
 def _identifier(name: object, where: str) -> str:

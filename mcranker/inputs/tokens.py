@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache, lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import ConfigError
@@ -53,11 +54,7 @@ _LAST_MARK = 0x1FFFF
 
 
 def tokenize(text: str) -> list[str]:
-    """Index terms of `text` in their order, repeats included; empty if it has none.
-
-    Raises:
-        ConfigError: the stemmer's package is not installed.
-    """
+    """Index terms of `text` in their order, repeats included."""
     return [term for word in words(text) if (term := _term(word))]
 
 
@@ -66,11 +63,8 @@ def words(text: str) -> Iterator[str]:
     pattern = _ascii_pattern() if text.isascii() else _unicode_pattern()
     for match in pattern.finditer(text):
         word = match.group()
-        if len(word) <= _LONGEST_WORD:
-            yield word
-        else:
-            for start in range(0, len(word), _LONGEST_WORD):
-                yield word[start : start + _LONGEST_WORD]
+        for start in range(0, len(word), _LONGEST_WORD):
+            yield word[start : start + _LONGEST_WORD]
 
 
 @cache
@@ -108,13 +102,9 @@ def _marks() -> str:
         for code in range(0x80, _LAST_MARK)
         if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cf") and code != 0x200B
     ]
-    ranges: list[list[int]] = []
-    for code in codes:
-        if ranges and code == ranges[-1][1] + 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+    # Of codes in a row, the difference to their place is the same.
+    rows = (list(row) for _, row in groupby(enumerate(codes), lambda each: each[1] - each[0]))
+    return "".join(f"{chr(row[0][1])}-{chr(row[-1][1])}" for row in rows)
 
 
 # Most words of a corpus have come before, and stemming costs more than looking up.

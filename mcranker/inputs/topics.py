@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import chain
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, zip_longest
 from typing import Literal, get_args
 
 from mcranker.errors import InputError
@@ -29,32 +29,29 @@ from personas.ranking.types import Query
 TopicField = Literal["title", "desc", "narr"]
 TOPIC_FIELDS: tuple[TopicField, ...] = get_args(TopicField)
 
-_NAMES: dict[str, tuple[str, ...]] = {
+# Names of the fields in collections, the usual one first.
+_NAMES = {
     "title": ("title", "query"),
     "desc": ("desc", "description", "question"),
     "narr": ("narr", "narrative"),
 }
-"""Names of the fields in collections, the usual one first."""
 _NUMBERS = ("num", "number", "id", "qid")
 _OTHERS = ("dom", "smry", "con", "fac", "def", "head", "nat", "time", "querytime")
-_TOPICS = ("top", "topic")
-_KNOWN = {*_TOPICS, *_NUMBERS, *_OTHERS, *chain.from_iterable(_NAMES.values())}
-_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9_-]{0,40})(\s[^<>]*)?>")
+_KNOWN = {*_NUMBERS, *_OTHERS, *chain.from_iterable(_NAMES.values())}
+# Words that begin fields of SGML, as in ``<num> Number: 301``.
+_LABELS = {"num": "number", "title": "topic|title", "desc": "description", "narr": "narrative"}
+
+_ANY, _END = r"[A-Za-z][A-Za-z0-9_-]{0,40}", r"(?:\s[^<>]*)?>"
+_TOPIC = re.compile(r"(?i)<(/?)(topic|top)(\s[^<>]*)?>")
+# Other names at the beginning of a line are fields; within a line they are text.
+_FIELD = re.compile(rf"(?im)<(/?)({'|'.join(_KNOWN)}){_END}|^[ \t]*<(/?)({_ANY}){_END}")
+_AROUND = re.compile(
+    rf"(?i)<\?xml[^<>]*\?>|</?(?!(?:topic|top|{'|'.join(_KNOWN)})[\s>]){_ANY}{_END}"
+)
 _NUMBER = re.compile(r"""\s(?:num|number|id|qid)\s*+=\s*+["']([^"']*)["']""")
-_XML = re.compile(r"<\?xml[^<>]*\?>")
-_LABELS = {
-    "num": re.compile(r"number\s*:", re.IGNORECASE),
-    "title": re.compile(r"(?:topic|title)\s*:", re.IGNORECASE),
-    "desc": re.compile(r"description\s*:", re.IGNORECASE),
-    "narr": re.compile(r"narrative\s*:", re.IGNORECASE),
-}
-"""Words that begin fields of SGML, as in ``<num> Number: 301``."""
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{1,31});")
 _ID_HEADINGS = ("qid", "query_id", "query-id", "_id", "id")
 _TEXT_HEADINGS = ("query", "text")
-
-Lines = Iterable[tuple[str, str]]
-"""Place of each line, as ``FILE:LINE``, and the line."""
 
 
 def has_topics(first: str) -> bool:
@@ -67,15 +64,15 @@ def has_headings(first: str) -> bool:
     return _columns(first) is not None and "query" in first.lower()
 
 
-def read_topics(lines: Lines, name: str, topic_field: TopicField = "title") -> list[Query]:
-    """The queries of a file, in its order; white space within a text is one space."""
-    remaining = iter(lines)
-    first = next(remaining, ("", ""))
-    whole = chain([first], remaining)
+def read_topics(
+    lines: Iterable[tuple[str, str]], name: str, topic_field: TopicField = "title"
+) -> list[Query]:
+    """The queries of lines with their places, in order; white space within a text is one space."""
+    places, texts = zip(*lines, strict=True) if (lines := list(lines)) else ((), ())
     found = (
-        ((each.where, each.query(topic_field)) for each in _topics(whole))
-        if has_topics(first[1])
-        else _table(whole if first[1] else (), first[1])
+        _topics(places, texts, topic_field)
+        if texts and has_topics(texts[0])
+        else _table(places, texts)
     )
     queries = list(distinct(found, InputError))
     if not queries:
@@ -83,86 +80,75 @@ def read_topics(lines: Lines, name: str, topic_field: TopicField = "title") -> l
     return queries
 
 
-@dataclass(slots=True)
-class _Topic:
-    """One topic: its place, its tag, and the texts of its fields; "" is text in none of them."""
+def _topics(
+    places: Sequence[str], lines: Sequence[str], topic_field: TopicField
+) -> Iterator[tuple[str, Query]]:
+    text = "".join(lines)
+    starts = list(accumulate(map(len, lines), initial=0))[:-1]
 
-    where: str
-    tag: str
-    fields: dict[str, list[str]] = field(default_factory=dict)
+    def where(at: int) -> str:
+        return places[bisect_right(starts, at) - 1]
 
-    def query(self, topic_field: TopicField) -> Query:
-        ids = [text for name in _NUMBERS if (text := self._text(name))]
-        if not ids or ids[0].split() != [ids[0]]:
-            had = f"the id {ids[0]!r}" if ids else "no id"
+    def check_outside(start: int, end: int) -> None:
+        rest = _AROUND.sub(lambda tag: " " * len(tag[0]), text[start:end]).rstrip()
+        if said := rest.lstrip():
+            place = where(start + len(rest) - len(said))
             raise InputError(
-                f"{self.where}: the topic has {had}; give one without white space, as <num> or as "
-                'an attribute: <topic number="1">'
-            )
-        known = [each for each in TOPIC_FIELDS if any(map(self._text, _NAMES[each]))]
-        texts = [text for name in _NAMES[topic_field] if (text := self._text(name))]
-        if not known and topic_field == "title" and self._text(""):
-            texts = [self._text("")]
-        if not texts:
-            hint = f"choose {' or '.join(known)}" if known else "it has none of the others either"
-            raise InputError(
-                f"{self.where}: topic {ids[0]!r} has no text for the field {topic_field!r}; {hint}"
-            )
-        return Query(texts[0], ids[0])
-
-    def _text(self, name: str) -> str:
-        """A field's text without the label that begins it, its entities as characters."""
-        text = "".join(self.fields.get(name, ())).strip()
-        label = _LABELS[name].match(text) if name in _LABELS else None
-        text = text[label.end() :] if label else text
-        return " ".join(_ENTITY.sub(lambda found: html.unescape(found[0]), text).split())
-
-
-def _topics(lines: Lines) -> Iterator[_Topic]:
-    topic: _Topic | None = None
-    inside = ""
-
-    def put(text: str, where: str) -> None:
-        if topic is not None:
-            topic.fields.setdefault(inside, []).append(text)
-        elif _XML.sub("", text).strip():
-            raise InputError(
-                f"{where}: {text.strip()[:60]!r} is outside of <top> and </top>; see whether a "
-                "tag is missing"
+                f"{place}: {said[:60]!r} is outside of <top> and </top>; see whether a tag is "
+                "missing"
             )
 
-    for where, line in lines:
-        end = 0
-        for tag in _TAG.finditer(line):
-            closes, found = bool(tag[1]), tag[2].lower()
-            # Others at the beginning of a line are fields; within a line they are text.
-            if topic is not None and found not in _KNOWN and line[: tag.start()].strip():
-                continue
-            put(line[end : tag.start()], where)
-            end = tag.end()
-            if found in _TOPICS:
-                if closes == (topic is None):
-                    raise InputError(
-                        f"{where}: </{found}> ends no topic"
-                        if topic is None
-                        else f"{where}: <{found}> in the topic that begins at {topic.where}; end "
-                        f"that one by </{topic.tag}>"
-                    )
-                if topic is not None:
-                    yield topic
-                topic, inside = None if closes else _Topic(where, found), ""
-                if topic is not None and (number := _NUMBER.search(tag[3] or "")):
-                    topic.fields["num"] = [number[1]]
-            elif topic is None:
-                if found in _KNOWN:
-                    raise InputError(f"{where}: <{tag[2]}> is outside of <top> and </top>")
-            else:
-                inside = "" if closes else found
-                if inside in _KNOWN and inside in topic.fields:
-                    raise InputError(f"{where}: <{tag[2]}> occurs twice in a topic; keep one")
-        put(line[end:], where)
-    if topic is not None:
-        raise InputError(f"{topic.where}: the topic has no end; put </{topic.tag}> behind it")
+    end = 0
+    tags = list(_TOPIC.finditer(text))
+    for first, last in zip_longest(tags[::2], tags[1::2]):
+        place = where(first.start())
+        check_outside(end, first.start())
+        if first[1]:
+            raise InputError(f"{place}: {first[0]} ends no topic")
+        if last is None or not last[1]:
+            raise InputError(f"{place}: the topic has no end; put </{first[2]}> behind it")
+        number = _NUMBER.search(first[3] or "")
+        fields = {"num": number[1]} if number else {}
+        inside, begin = "", first.end()
+        for tag in _FIELD.finditer(text, first.end(), last.start()):
+            fields[inside] = fields.get(inside, "") + text[begin : tag.start()]
+            begin, name = tag.end(), (tag[2] or tag[4]).lower()
+            inside = "" if tag[1] or tag[3] else name
+            if inside in _KNOWN and inside in fields:
+                raise InputError(
+                    f"{where(tag.start())}: <{name}> occurs twice in a topic; keep one"
+                )
+        fields[inside] = fields.get(inside, "") + text[begin : last.start()]
+        yield place, _query(place, {key: _plain(key, fields[key]) for key in fields}, topic_field)
+        end = last.end()
+    check_outside(end, len(text))
+
+
+def _query(place: str, fields: Mapping[str, str], topic_field: TopicField) -> Query:
+    ids = [fields[name] for name in _NUMBERS if fields.get(name)]
+    if not ids or ids[0].split() != [ids[0]]:
+        had = f"the id {ids[0]!r}" if ids else "no id"
+        raise InputError(
+            f"{place}: the topic has {had}; give one without white space, as <num> or as an "
+            'attribute: <topic number="1">'
+        )
+    found = {each: [fields[n] for n in _NAMES[each] if fields.get(n)] for each in TOPIC_FIELDS}
+    known = [each for each in TOPIC_FIELDS if found[each]]
+    if not known and fields.get(""):
+        found["title"] = [fields[""]]
+    if not found[topic_field]:
+        hint = f"choose {' or '.join(known)}" if known else "it has none of the others either"
+        raise InputError(
+            f"{place}: topic {ids[0]!r} has no text for the field {topic_field!r}; {hint}"
+        )
+    return Query(found[topic_field][0], ids[0])
+
+
+def _plain(name: str, text: str) -> str:
+    """A field's text without the label that begins it, its entities as characters."""
+    if name in _LABELS:
+        text = re.sub(rf"(?i)\A\s*(?:{_LABELS[name]})\s*:", "", text)
+    return " ".join(_ENTITY.sub(lambda found: html.unescape(found[0]), text).split())
 
 
 def _columns(first: str) -> tuple[int, int] | None:
@@ -173,13 +159,11 @@ def _columns(first: str) -> tuple[int, int] | None:
     return (ids[0], texts[0]) if ids and texts else None
 
 
-def _table(lines: Lines, first: str) -> Iterator[tuple[str, Query]]:
-    columns = _columns(first)
-    id_place, text_place = columns or (0, 1)
-    count = first.count("\t") + 1 if columns else 2
-    for number, (where, line) in enumerate(lines):
-        if columns and number == 0:
-            continue
+def _table(places: Sequence[str], lines: Sequence[str]) -> Iterator[tuple[str, Query]]:
+    columns = _columns(lines[0]) if lines else None
+    count = lines[0].count("\t") + 1 if columns else 2
+    first, (id_place, text_place) = (1, columns) if columns else (0, (0, 1))
+    for where, line in zip(places[first:], lines[first:], strict=True):
         cells = line.rstrip("\r\n").split("\t")
         if len(cells) != count:
             raise InputError(

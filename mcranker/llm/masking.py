@@ -125,8 +125,7 @@ def _is_secret(part: str) -> bool:
     runs = _RUN.findall(part)
     if any(len(run) >= 32 or not (run.isalpha() or run.isdigit()) for run in runs):
         return True
-    kinds = (str.isupper, str.islower, str.isdigit)
-    return len(part) >= 40 and all(any(map(kind, part)) for kind in kinds)
+    return len(part) >= 40 and all(re.search(kind, part) for kind in ("[A-Z]", "[a-z]", "[0-9]"))
 
 
 def _host_of(word: str, before: str) -> str:
@@ -141,13 +140,10 @@ def _host_of(word: str, before: str) -> str:
         return str(ip_address(host))
     if before.endswith("/") or not _NAME.fullmatch(host):
         return ""
-    odd = any(letter.isdigit() or letter in ".-" for letter in host)
-    is_host = (
-        _ENDING.search(host)
-        or (ported and odd and not host[0].isdigit())
-        or ((ported or odd) and _SAYS_HOST.search(before))
-    )
-    return host if is_host else ""
+    odd = bool(re.search(r"[\d.-]", host))
+    by_port = ported and odd and not host[0].isdigit()
+    by_context = (ported or odd) and _SAYS_HOST.search(before)
+    return host if _ENDING.search(host) or by_port or by_context else ""
 
 
 def _without(text: str, secret: str) -> str:

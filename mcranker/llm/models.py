@@ -24,11 +24,8 @@ from mcranker.llm.wrapper import tokenizer_of
 ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
 
-ROLES = ("recruiter", "criteria", "scoring", "assessor")
-"""Tasks of models for a ranker."""
-
+ROLES = ("recruiter", "criteria", "scoring", "assessor")  # tasks of models for a ranker
 MODEL_OPTIONS = ("model", *(f"{role}_model" for role in ROLES))
-"""The options that name models: for all roles, and for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +61,7 @@ def _refuse(request: ChatRequest) -> str:
 
 
 _NO_MODEL = ScriptedChat(_refuse, name="none")
-NO_MODELS = Models(_NO_MODEL, _NO_MODEL, _NO_MODEL, _NO_MODEL)
-"""Models of rankers that ask none."""
+NO_MODELS = Models(_NO_MODEL, _NO_MODEL, _NO_MODEL, _NO_MODEL)  # of rankers that ask none
 
 
 def connect_roles(
@@ -96,14 +92,6 @@ def limited(models: Models, budget: Budget) -> Models:
     return Models(recruiter, criteria, scoring, assessor, models.ledger, models.budget)
 
 
-def as_ledger(ledger: LedgerSpec) -> Ledger | None:
-    """Return the ledger of a spec; nothing is opened yet."""
-    if isinstance(ledger, Ledger):
-        return ledger
-    place = place_of(ledger)
-    return None if place is None else Ledger(place)
-
-
 def layered(chat: ChatModel, *, config: RankerConfig, budget: Budget | None = None) -> ChatModel:
     """Put limits, retries and the budget around a model whose answers no ledger keeps."""
     layers = Layers(config.model_copy(update={"batch": False}), None, budget)
@@ -118,7 +106,9 @@ class Layers:
     ) -> None:
         self.config = config
         self._every_model = ledger is not None and ledger != "default"
-        self.ledger = as_ledger(ledger)
+        self.ledger = ledger if isinstance(ledger, Ledger) else None
+        if self.ledger is None and (place := place_of(ledger)) is not None:
+            self.ledger = Ledger(place)
         self.budget = budget or Budget(max_calls=config.max_calls, max_cost=config.max_cost)
 
     def connect(
@@ -134,7 +124,8 @@ class Layers:
         config = self.config
         made = dict(known)
 
-        def connected(spec: ModelSpec) -> ChatModel:
+        found: dict[str, ChatModel] = {}
+        for task, spec in specs.items():
             by_name = spec is None or isinstance(spec, str)
             key: object = spec if by_name else id(spec)
             if key not in made:
@@ -148,9 +139,8 @@ class Layers:
                 )
                 # A model of the user's own is taken as it is: its failures may be meant.
                 made[key] = self.around(chat, retried=by_name)
-            return made[key]
-
-        return {task: connected(spec) for task, spec in specs.items()}
+            found[task] = made[key]
+        return found
 
     def around(self, chat: ChatModel, *, retried: bool) -> ChatModel:
         """Put the layers around one model; `retried` if its calls may be sent again."""
@@ -195,37 +185,39 @@ def _kind(spec: ModelSpec) -> str:
 def check_capabilities(config: RankerConfig, models: Models, *, recruits: int) -> None:
     """Refuse what the models of the roles cannot serve, before any call."""
     model = models.scoring
-    offers = model.capabilities
-    if config.max_passage_tokens is not None and tokenizer_of(model) is None:
-        raise UnsupportedCapability(
-            f"the tokenizer of {model.name} is not known here, which "
+    offers, typed = model.capabilities, config.questions
+    lack = "" if typed is not None else config.scoring_class.lack(offers)
+    refused: list[tuple[object, ChatModel, str]] = [
+        (
+            config.max_passage_tokens is not None and tokenizer_of(model) is None,
+            model,
+            "has a tokenizer that is not known here, which "
             f"max_passage_tokens={config.max_passage_tokens} needs; use max_passage_words= instead",
-            model=model.name,
-        )
-    if config.questions is None and (lack := config.scoring_class.lack(offers)):
-        raise UnsupportedCapability(
-            f'{model.name} {lack}, which scoring="{config.scoring}" needs; '
-            'use scoring="integer" or another scoring_model',
-            model=model.name,
-        )
-    if config.questions and not offers.max_questions and config.scoring == "expected":
-        raise UnsupportedCapability(
-            f"{model.name} answers questions={config.questions!r} in one text, without "
-            'probabilities, which scoring="expected" needs; use scoring="integer" or another '
+        ),
+        (
+            lack,
+            model,
+            f'{lack}, which scoring="{config.scoring}" needs; use scoring="integer" or another '
             "scoring_model",
-            model=model.name,
-        )
+        ),
+        (
+            typed and not offers.max_questions and config.scoring == "expected",
+            model,
+            f"answers questions={typed!r} in one text, without probabilities, which "
+            'scoring="expected" needs; use scoring="integer" or another scoring_model',
+        ),
+    ]
     tasks = {
         "criteria": (config.criteria in ("query", "dataset"), 'criteria="library"'),
         "recruiter": (recruits > 0 and config.recruiting == "invent", 'recruiting="library"'),
         "assessor": (config.rule.ensemble.asks, 'ensemble="sum"'),
     }
     for role, (writes, instead) in tasks.items():
-        chat = getattr(models, role)
+        chat: ChatModel = getattr(models, role)
         name = "criteria role" if role == "criteria" else role
-        if writes and not chat.capabilities.prompts:
-            raise UnsupportedCapability(
-                f"{chat.name} answers typed questions and writes nothing, as the {name} has to; "
-                f"use {instead} or another {role}_model",
-                model=chat.name,
-            )
+        why = f"answers typed questions and writes nothing, as the {name} has to; use {instead}"
+        why += f" or another {role}_model"
+        refused.append((writes and not chat.capabilities.prompts, chat, why))
+    for unable, chat, why in refused:
+        if unable:
+            raise UnsupportedCapability(f"{chat.name} {why}", model=chat.name)

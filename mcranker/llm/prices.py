@@ -8,11 +8,8 @@ from mcranker.llm.chat import ChatRequest
 from mcranker.llm.provider import provider_of
 from personas.ranking.usage import Usage
 
-BATCH_SUFFIX = "+batch"
-"""Suffix of a model's name that sends it through its batch API."""
-
-DECISIONS_SUFFIX = "+decisions"
-"""Suffix of the name of an OpenAI model that was asked typed questions."""
+BATCH_SUFFIX = "+batch"  # of a model that is asked through its batch API
+DECISIONS_SUFFIX = "+decisions"  # of an OpenAI model that was asked typed questions
 
 _SHORT = 100_000  # tokens of a call, below which no price depends on its length
 _SAMPLE = 1000  # tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mcranker.errors import ConfigError
 from personas.registry import Registry
@@ -12,21 +12,6 @@ from personas.registry import Registry
 if TYPE_CHECKING:
     from mcranker.llm.chat import ChatModel
     from personas.ranking.usage import Usage
-
-
-class Connect(Protocol):
-    """Makes a model of its name without the prefix. Sends nothing."""
-
-    def __call__(
-        self,
-        name: str,
-        /,
-        *,
-        base_url: str | None,
-        api_key: str | None,
-        timeout: float,
-        concurrency: int,
-    ) -> ChatModel: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +25,9 @@ class Provider:
         acme = "my_provider:ACME"
 
     Attributes:
-        connect: makes the model. `base_url` and `api_key` are None unless given; `timeout` is in
-            seconds a call, `concurrency` the most calls at once. A class whose constructor takes
-            these will do.
+        connect: makes the model of a name without the prefix, as ``connect(name, base_url=None,
+            api_key=None, timeout=120.0, concurrency=64)``: seconds a call, most calls at once.
+            Sends nothing. A class whose constructor takes these will do.
         note: what it offers, for the list of ``mcranker models``.
         key_variable: the environment variable with its API key; empty for none.
         url_variable: the environment variable with another address; empty for none.
@@ -50,7 +35,7 @@ class Provider:
         in_process: its models run in this process, and take no address and no key.
     """
 
-    connect: Connect
+    connect: Callable[..., ChatModel]
     note: str = ""
     key_variable: str = ""
     url_variable: str = ""

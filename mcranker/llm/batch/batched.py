@@ -168,7 +168,7 @@ class _Collector:
         finally:
             entry.waiting -= 1
             if not entry.waiting and entry.outcome is None:
-                self._abandon(entry)
+                self._forget(entry)
             if entry is self._heir and not self._busy:
                 self._call_heir()
         reply = entry.outcome
@@ -205,16 +205,6 @@ class _Collector:
         self._heir = next(iter(self._entries.values()), None)
         if self._heir is not None:
             self._heir.called.set()
-
-    def _abandon(self, entry: _Entry) -> None:
-        self._forget(entry)
-        for batch in self._batches if not self._entries else ():
-            if batch.note.batch is not None:
-                logger.info(
-                    "batch %s goes on, though no caller waits for it now; its answers are fetched "
-                    "when they are asked for again",
-                    batch.note.batch,
-                )
 
     async def _progress(self) -> bool:
         """Do one thing that is due; False if nothing is."""
@@ -367,8 +357,6 @@ class _Batch:
         else:
             self._failing_since, self._owner.reached = None, True
 
-    # From its lines to its id.
-
     async def _send(self) -> None:
         batch = await self._service.find(self.note) if self._begun else None
         if batch is None and not any(entry.waiting for entry in self.entries.values()):
@@ -402,14 +390,10 @@ class _Batch:
         """Write the note, unless one of another process has come since the orders were gathered."""
         owner = self._owner
         async with owner.ledger.alone(f"batches {self._chat.name} {self._chat.endpoint}"):
-            others = [
-                each
-                for each in owner.notes.of(self.note.model, self.note.endpoint)
-                if each.mark != self.note.mark
-            ]
-            if any(not self.left.keys().isdisjoint(other.requests) for other in others):
-                self._end(self.entries.values())
-                return False
+            for other in owner.notes.of(self.note.model, self.note.endpoint):
+                if other.mark != self.note.mark and self.left.keys() & other.requests.keys():
+                    self._end(self.entries.values())
+                    return False
             owner.notes.write(self.note)
         return True
 
@@ -435,8 +419,6 @@ class _Batch:
         self._owner.notes.write(self.note)
         where = self._chat.service.where
         logger.info("batch %s: %d requests are with %s", batch, len(self.left), where)
-
-    # From its id to its results.
 
     async def _follow(self, batch: str) -> None:
         notes, service = self._owner.notes, self._chat.service
@@ -494,8 +476,6 @@ class _Batch:
             self._not_answered(self._waiting(key), BatchItem(key, status.unanswered))
         self._owner.notes.remove(self.note.mark)
         self._end(self.again)
-
-    # What becomes of those who wait.
 
     def _waiting(self, key: str) -> _Entry | None:
         entry = self.entries.get(key)

@@ -64,18 +64,14 @@ class BatchItem:
 
     def error(self, batch: str, service: Service) -> ModelError:
         """Return the error of a request that was not answered."""
+        name = service.model
         if self.fate == "expired":
-            return ModelTimeout(
-                f"{service.model}: batch {batch} ended before this request was answered; "
-                "try again later",
-                model=service.model,
-            )
+            said = "ended before this request was answered; try again later"
+            return ModelTimeout(f"{name}: batch {batch} {said}", model=name)
         if self.fate == "cancelled":
-            return ModelError(
-                f"{service.model}: batch {batch} was cancelled at {service.where}, not by this "
-                "program; what it had answered is kept, run again to send the rest",
-                model=service.model,
-            )
+            said = f"was cancelled at {service.where}, not by this program; what it had answered "
+            said += "is kept, run again to send the rest"
+            return ModelError(f"{name}: batch {batch} {said}", model=name)
         return error_for(self.problem, service)
 
 
@@ -220,11 +216,7 @@ class AnthropicBatches(_Batches):
 
 BatchService = OpenAIBatches | AnthropicBatches
 
-_FATES: Mapping[str, Fate] = {
-    "expired": "expired",
-    "cancelled": "cancelled",
-    "canceled": "cancelled",
-}
+_FATES: dict[str, Fate] = {"expired": "expired", "cancelled": "cancelled", "canceled": "cancelled"}
 _STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -236,9 +228,6 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-
-
-# The fields that are read of the providers' descriptions.
 
 
 class _Named(BaseModel):
@@ -270,12 +259,9 @@ class _AnthropicBatch(_Named):
 def _reasons(batch: _OpenAIBatch) -> str:
     """Return the first three reasons OpenAI gives for refusing a batch."""
     listed = (batch.errors or {}).get("data")
-    listed = listed[:3] if isinstance(listed, list) else []
-    errors = [each for each in listed if isinstance(each, dict)]
-    return "; ".join(map(_reason, errors)) or "no reason given"
-
-
-def _reason(error: Mapping[str, Any]) -> str:
-    line = error.get("line")
-    said = text_in(error, "message") or text_in(error, "code") or "no reason given"
-    return f"line {line}: {said}" if type(line) is int else said
+    said = [
+        f"line {each.get('line')}: {text_in(each, 'message') or text_in(each, 'code')}"
+        for each in (listed[:3] if isinstance(listed, list) else ())
+        if isinstance(each, dict)
+    ]
+    return "; ".join(said) or "no reason given"

@@ -24,25 +24,14 @@ SUGGESTED_MODEL = "qwen3-4b"
 _FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 
-class RegistrySource(BaseModel):
-    """A file inside a Python package of the package registry."""
+class Source(BaseModel):
+    """A file of a package of a version, or of a Hugging Face repository at a revision."""
 
     model_config = _FROZEN
 
-    kind: Literal["registry"]
-    package: str
+    kind: Literal["registry", "hub"]
+    name: str
     version: str
-    member: str
-
-
-class HubSource(BaseModel):
-    """A file of a Hugging Face repository, at a fixed revision."""
-
-    model_config = _FROZEN
-
-    kind: Literal["hub"]
-    repo: str
-    revision: str
     file: str
 
 
@@ -55,7 +44,7 @@ class CatalogueFile(BaseModel):
     file: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.(gguf|onnx|json)$")]
     size: Annotated[int, Field(gt=0)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    source: Annotated[RegistrySource | HubSource, Field(discriminator="kind")]
+    source: Source
 
 
 class CatalogueEntry(CatalogueFile):
@@ -76,19 +65,15 @@ class CatalogueEntry(CatalogueFile):
 @cache
 def catalogue() -> tuple[CatalogueEntry, ...]:
     """All named models, the default first."""
-    text = (
-        resources.files("mcranker.llm.local").joinpath("catalogue.yaml").read_text(encoding="utf-8")
-    )
-    return tuple(CatalogueEntry.model_validate(item) for item in yaml.safe_load(text)["models"])
+    text = (resources.files("mcranker.llm.local") / "catalogue.yaml").read_text(encoding="utf-8")
+    return tuple(map(CatalogueEntry.model_validate, yaml.safe_load(text)["models"]))
 
 
 def find(name: str) -> CatalogueEntry | None:
     """The entry of this name or of this file name, or None if the catalogue has neither."""
     wanted = name.casefold()
-    for entry in catalogue():
-        if wanted in (entry.name, entry.file.casefold()):
-            return entry
-    return None
+    fitting = (each for each in catalogue() if wanted in (each.name, each.file.casefold()))
+    return next(fitting, None)
 
 
 def not_found(name: str, *, encoders: bool = False) -> ModelNotFound:

@@ -50,31 +50,23 @@ _TOKEN_IDS = re.compile(r"\A(?P<name>.+)#(?P<ids>\d{1,9}(?:,\d{1,9})?)")
 
 
 class CrossEncoderChat:
-    """Answers with the relevance of passages by a cross-encoder. Make one with `open`."""
+    """The cross-encoder of a folder or of the Hugging Face hub, loaded at the first call."""
 
-    def __init__(self, source: str, name: str, *, mark: str, token_ids: Sequence[int]) -> None:
-        self.name = name
+    def __init__(self, name: str) -> None:
+        self.name = f"crossencoder:{name}"
+        check_installed(self.name, {"sentence_transformers": PACKAGE}, extra="crossencoder")
+        self._token_ids: list[int] = []
+        if found := _TOKEN_IDS.fullmatch(name):
+            name, self._token_ids = found["name"], list(map(int, found["ids"].split(",")))
+        self._source, mark = _source_of(name, self.name)
         self.endpoint = f"{PACKAGE} {metadata.version(PACKAGE)} {mark}".rstrip()
         self.capabilities = Capabilities(prompts=False, max_questions=_FORM.most)
-        self._source = source
-        self._token_ids = token_ids
         self._lock = threading.Lock()
         self._model: Callable[[Pairs], Scored] | None = None
         renew_in_child(self)
 
     def after_fork(self) -> None:
         self._lock, self._model = threading.Lock(), None  # its threads are the parent's
-
-    @classmethod
-    def open(cls, name: str) -> CrossEncoderChat:
-        """The cross-encoder of a folder or of the Hugging Face hub. Loads nothing yet."""
-        full_name = f"crossencoder:{name}"
-        check_installed(full_name, {"sentence_transformers": PACKAGE}, extra="crossencoder")
-        token_ids: list[int] = []
-        if found := _TOKEN_IDS.fullmatch(name):
-            name, token_ids = found["name"], [int(each) for each in found["ids"].split(",")]
-        source, mark = _source_of(name, full_name)
-        return cls(source, full_name, mark=mark, token_ids=token_ids)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer with the relevance of each passage."""
@@ -118,7 +110,7 @@ class CrossEncoderChat:
                 ) from error
         if scores.ndim == 2:
             scores = scores[:, 1] - scores[:, 0]
-        return [float(score) for score in scores], tokens, seconds
+        return list(map(float, scores)), tokens, seconds
 
     def _load_cross_encoder(self) -> Callable[[Pairs], Scored]:
         """Return a function to the scores, or two classes', and the number of tokens."""
@@ -238,21 +230,13 @@ def _loading(name: str) -> Iterator[None]:
     logging.disable_progress_bar()
     try:
         yield
-    except OSError as error:
-        raise ModelNotFound(
-            f"{name}: neither a folder nor a model that can be fetched from the hub: "
-            f"{_first_line(error)}",
-            model=name,
-        ) from error
-    except (ValueError, RuntimeError, KeyError, ImportError) as error:
-        raise ModelFileError(
-            f"{name} cannot be loaded as a cross-encoder: {_first_line(error)}; take another model",
-            model=name,
-        ) from error
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        if isinstance(error, OSError):
+            said = f"neither a folder nor a model that can be fetched from the hub: {said}"
+            raise ModelNotFound(f"{name}: {said}", model=name) from error
+        said = f"{name} cannot be loaded as a cross-encoder: {said}; take another model"
+        raise ModelFileError(said, model=name) from error
     finally:
         if drawn:
             logging.enable_progress_bar()
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

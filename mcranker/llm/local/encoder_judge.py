@@ -24,23 +24,13 @@ from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judg
 from mcranker.llm.local.catalogue import release_apart
 from personas.ranking.usage import Usage
 
-CHOICE_WIDTH = 0.05
-"""Difference of similarity that makes an option less likely by a factor of e."""
-
-COVER_SHARE = 0.5
-"""Weight of shared words beside meaning."""
-
-QUERY_SHARE = 0.5
-"""Weight of the query beside the judge's name and criteria; with less, teams rank worse than the
-query alone.
-"""
-
-WINDOW_WORDS = 100
-"""The length of the windows of a long passage."""
-
-LONG = 400
-"""Words from which on a passage is read in windows too: the encoder reads some 180."""
-
+CHOICE_WIDTH = 0.05  # difference of similarity that makes an option less likely by a factor of e
+COVER_SHARE = 0.5  # weight of shared words beside meaning
+QUERY_SHARE = (
+    0.5  # of the query beside name and criteria; with less, teams rank worse than it alone
+)
+WINDOW_WORDS = 100  # of the windows of a long passage
+LONG = 400  # words from which on a passage is read in windows too: the encoder reads some 180
 _WORD = re.compile(r"\S+")
 MAX_QUESTIONS = 10_000  # in one request; bounds its memory
 _VERSION = 2  # another number where answers change, so that the ledger asks again
@@ -102,22 +92,19 @@ def views(judge: Judge | None, query: str) -> list[tuple[str, float]]:
     by_judge: list[list[tuple[str, float]]] = []
     if judge is not None and judge.name:
         by_judge.append([(f"{judge.name}: {query}", 1.0)])
-    total = math.fsum(weight for _, _, weight in judge.criteria) if judge is not None else 0.0
-    if judge is not None and total:
+    criteria = judge.criteria if judge is not None else ()
+    if total := math.fsum(weight for _, _, weight in criteria):
         by_judge.append(
             [
                 (f"{query} ({': '.join(filter(None, (name, description)))})", weight / total)
-                for name, description, weight in judge.criteria
+                for name, description, weight in criteria
                 if weight
             ]
         )
     if not by_judge:
         return [(query, 1.0)]
     rest = (1 - QUERY_SHARE) / len(by_judge)
-    return [
-        (query, QUERY_SHARE),
-        *((text, rest * share) for each in by_judge for text, share in each),
-    ]
+    return [(query, QUERY_SHARE), *((text, rest * share) for text, share in chain(*by_judge))]
 
 
 class _Reading:

@@ -53,10 +53,7 @@ class LocalChat:
         entry = find(name) or find(path.name)
         self._context = min(entry.context if entry else MAX_CONTEXT, MAX_CONTEXT)
         self.capabilities = Capabilities(
-            json_schema=True,
-            label_logprobs=True,
-            prefill=True,
-            prefix_slots=1,
+            json_schema=True, label_logprobs=True, prefill=True, prefix_slots=1
         )
         self._engine: _Engine | None = None
         self._client: CompatibleChat | None = None

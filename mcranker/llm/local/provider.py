@@ -38,7 +38,7 @@ def _embedding_price(name: str, usage: Usage) -> float | None:
 def _cross_encoder(name: str, /, **_: Any) -> ChatModel:
     from mcranker.llm.local.cross_encoder import CrossEncoderChat
 
-    return CrossEncoderChat.open(name)
+    return CrossEncoderChat(name)
 
 
 LOCAL = Provider(

@@ -94,24 +94,6 @@ async def test_one_who_gives_up_takes_nothing_from_the_others(
     assert first.cancelled()
 
 
-async def test_a_text_does_not_depend_on_what_the_cache_had(
-    vectors: Path, engine: TinyEngine
-) -> None:
-    first = tiny_encoder()
-    fresh = await first.encode([ONE, TWO])
-    first.release(wait=True)
-    second = tiny_encoder()
-    kept = await second.encode([ONE, TWO])
-    second.release(wait=True)
-    assert (fresh.vectors == kept.vectors).all()
-    assert kept.known == (True, True)
-    assert kept.tokens == fresh.tokens
-    assert engine.loads == 1
-    third = tiny_encoder(mark="another model")
-    assert (await third.encode([ONE])).known == (False,)
-    third.release(wait=True)
-
-
 def damage(path: Path) -> None:
     path.write_bytes(b"the file of an older version")
 

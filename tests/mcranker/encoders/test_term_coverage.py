@@ -44,21 +44,6 @@ def test_covers_by_hand() -> None:
     assert [cover.of(text) for text in TEXTS] == pytest.approx([first, second, 0.0])
 
 
-@pytest.mark.parametrize(
-    ("query", "known"),
-    [
-        ("the of and", False),
-        ("", False),
-        ("?!", False),
-        ("ποιες μάσκες", False),
-        ("masks ποιες", True),
-        ("covid", False),  # too rare for the list, and no passage has it
-    ],
-)
-def test_words_that_nothing_is_known_of(query: str, known: bool) -> None:
-    assert Cover(query, statistics_of(query, TEXTS[2:])).known is known
-
-
 def test_a_word_is_known_by_the_passages_as_well() -> None:
     texts = ["ποιες μάσκες;"]
     assert Cover("ποιες", statistics_of("ποιες", texts)).known

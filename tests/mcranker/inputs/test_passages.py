@@ -110,9 +110,9 @@ def named(value: object) -> str:
         ),
         ([Passage("a", "x", score=float("nan"))], "docs[0] has the score nan; give a finite"),
         ([Passage("a", "x", score="1_0")], "docs[0] has the score '1_0'; give a finite number"),  # type: ignore[arg-type]  # wrong on purpose
-        ([Passage("a", 7)], "docs[0] has a title or text that is not a string"),  # type: ignore[arg-type]  # wrong on purpose
-        ([Passage("a", "x", None)], "docs[0] has a title or text that is not a string"),  # type: ignore[arg-type]  # wrong on purpose
-        ([Passage(None, "x")], "docs[0].id is a NoneType; give a string"),  # type: ignore[arg-type]  # wrong on purpose
+        ([Passage("a", 7)], "docs[0] has a text that is a int"),  # type: ignore[arg-type]  # wrong on purpose
+        ([Passage("a", "x", None)], "docs[0] has a title that is a NoneType"),  # type: ignore[arg-type]  # wrong on purpose
+        ([Passage(None, "x")], "the id of docs[0] is a NoneType; give a string"),  # type: ignore[arg-type]  # wrong on purpose
         ([A, B, A], "two passages have the id 'a'; make ids unique"),
         ({1: "x", "1": "y"}, "two passages have the id '1'; make ids unique"),
         ({"\ud800": "x"}, "a passage's id holds a lone surrogate at character 0; decode"),

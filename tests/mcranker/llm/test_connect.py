@@ -147,18 +147,6 @@ def test_the_embedded_default_is_warned_of() -> None:
     assert issubclass(WeakJudgeWarning, UserWarning)
 
 
-@pytest.mark.usefixtures("embedded")
-@pytest.mark.parametrize("named", ["argument", "environment"])
-def test_a_model_that_is_named_is_not_warned_of(
-    named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if named == "environment":
-        monkeypatch.setenv("MCRANKER_MODEL", DEFAULT_LOCAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        connect(None if named == "environment" else DEFAULT_LOCAL)
-
-
 def test_a_model_and_its_server_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCRANKER_BASE_URL", LOCAL)
     with pytest.raises(ConfigError, match="needs a model"):

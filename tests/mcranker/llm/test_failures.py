@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,13 +16,10 @@ from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.openai_chat import CompatibleChat
 from mcranker.rankers.base import Ranker
 from tests.support.chaos import GOOD, MIXED, Chaos, Outage, chaos, truth
-from tests.support.ledger_support import verified
 from tests.support.loopback import clean_environment
 from tests.support.ranking_process import queries, result
 
-ATTEMPTS = 6
 TEAM = 2
-PASSAGES = 9
 
 Connect = Callable[[Chaos], ChatModel]
 
@@ -75,39 +71,6 @@ def assert_true(ranking: Ranking, bad: list[str]) -> None:
     for hit in ranking:
         for persona, score in hit.scores.items():
             assert score == (None if hit.doc_id in bad else truth(persona, hit.doc_id))
-
-
-@pytest.mark.parametrize(
-    ("connect", "fault"),
-    [
-        *((by_url, fault) for fault in ("429", "500", "cut body")),
-        (by_anthropic, "cut body"),
-    ],
-)
-def test_one_passage_always_fails(
-    ranker: Callable[..., Ranker], connect: Connect, fault: str, tmp_path: Path
-) -> None:
-    ((query, docs),) = queries(1, passages=PASSAGES)
-    luck = random.Random(f"{fault} {connect.__name__}")
-    bad = luck.choice(list(docs))
-    options = {"ledger": tmp_path / "ledger", "concurrency": luck.choice([1, 2, 64])}
-    with chaos({}, always={bad: fault}) as server:
-        first = ranker(server, connect, **options).rank(query, docs)
-        assert_true(first, [bad])
-        asked = sum(each.about[1] == bad for each in server.receptions)
-        if fault in ("cut body", "HTML"):  # once more each, if another is answered in between
-            assert TEAM <= asked <= 2 * TEAM
-        else:
-            assert asked == ATTEMPTS * TEAM
-        # Only that passage is asked for again.
-        before = len(server.receptions)
-        again = ranker(server, connect, **options).rank(query, docs)
-        assert_true(again, [bad])
-        assert {each.about[1] for each in server.receptions[before:]} == {bad}
-        # Once it is answered, nothing is missing any more.
-        server.always = {}
-        assert_true(ranker(server, connect, **options).rank(query, docs), [])
-    assert verified(tmp_path / "ledger") == (1 + TEAM + TEAM * PASSAGES, [])
 
 
 @pytest.mark.parametrize(("concurrency", "fault"), [(64, "cut body")])

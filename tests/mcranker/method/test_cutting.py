@@ -57,7 +57,9 @@ def test_words_are_cut_first() -> None:
 
 @pytest.mark.parametrize("kind", [MCRanker, DirectRanker])
 def test_a_model_without_a_tokenizer_is_refused(kind: Any) -> None:
-    said = "the tokenizer of scripted:function is not known here, which max_passage_tokens=7 needs"
+    said = (
+        "scripted:function has a tokenizer that is not known here, which max_passage_tokens=7 needs"
+    )
     with pytest.raises(UnsupportedCapability, match=said):
         kind(model=ScriptedChat(lambda _: ""), max_passage_tokens=7)
 

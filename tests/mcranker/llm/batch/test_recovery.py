@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 import anyio
@@ -36,15 +35,11 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @both
-async def test_a_run_that_is_started_again_finds_its_batch(
-    provider: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "mcranker.llm")
+async def test_a_run_that_is_started_again_finds_its_batch(provider: str, tmp_path: Path) -> None:
     requests = [ask(f"p{i}") for i in range(4)]
     async with workplace(provider, tmp_path) as place:
         place.server.polls = 4
         await stopped_run(place, requests, after=8)
-        assert "batch batch_0 goes on" in caplog.text
         (note,) = place.notes
         assert (note["batch"], note["endpoint"]) == ("batch_0", place.server.url)
         assert sorted(note["requests"]) == sorted(place.server.jobs[0].keys)
@@ -133,20 +128,6 @@ async def test_a_creation_whose_answer_was_lost_is_not_repeated(tmp_path: Path) 
         assert place.server.count("POST", "/batches") == 2
 
 
-@both
-async def test_failures_while_polling_are_waited_out(provider: str, tmp_path: Path) -> None:
-    async with workplace(provider, tmp_path) as place:
-        server = place.server
-        server.fail("GET", "/batches/", Answer(500, "oops"), times=3)
-        server.fail("GET", "/batches/", Drop())
-        server.fail("GET", "/batches/", Answer(200, ["no object"]))
-        server.fail("GET", "/batches/", Answer(200, {"id": 5}))
-        server.fail("GET", "/batches/", Answer(429, "slow down", {"retry-after": "1000"}))
-        assert texts(await outcomes(place.model(), [ask("p")])) == ["re: p"]
-        assert server.count("POST", "/batches") == 1
-    assert 1000 < place.time.now - place.time.start < 1300
-
-
 async def test_patience_ends_and_the_batch_can_still_be_fetched(tmp_path: Path) -> None:
     async with workplace("openai", tmp_path) as place:
         place.server.fail("GET", "/batches/", Answer(500, "oops"), times=1000)
@@ -213,22 +194,6 @@ async def test_results_that_break_off_are_read_again(tmp_path: Path) -> None:
         found = await outcomes(place.model(), [ask("p"), ask("q")])
         assert texts(found) == ["re: p", "re: q"]
         assert len(place.server.jobs) == 1
-
-
-async def test_notes_of_others_and_what_is_no_note_are_left_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with workplace("openai", tmp_path) as place:
-        await stopped_run(place, [ask("p")], after=3)
-        (path,) = place.folder.iterdir()
-        (place.folder / "broken.json").write_text("{")
-        (place.folder / "README").write_text("a reader's")
-        other = place.model(place.service("gpt-4.1"))
-        assert texts([await other.complete(ask("p"))]) == ["re: p"]
-        assert len(place.server.jobs) == 2
-        assert path.exists()
-        assert "broken.json is no note of a batch" in caplog.text
-        assert len(list(place.folder.iterdir())) == 3
 
 
 async def test_a_note_of_a_batch_holds_no_secret_and_is_found(tmp_path: Path) -> None:

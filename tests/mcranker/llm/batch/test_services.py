@@ -216,22 +216,3 @@ def test_items(provider: str, line: Body, fate: str, error: type[ModelError] | N
     assert (item.body is None) == (error is not None)
     if error is not None:
         assert type(item.error("batch_7", service.chat.service)) is error
-
-
-@pytest.mark.parametrize(
-    ("status", "ended", "unanswered"),
-    [
-        ("validating", False, "failed"),
-        ("finalizing", False, "failed"),
-        ("cancelling", False, "failed"),
-        ("completed", True, "failed"),
-        ("expired", True, "expired"),
-        ("cancelled", True, "cancelled"),
-    ],
-)
-async def test_states(status: str, ended: bool, unanswered: str) -> None:
-    async with batches() as (server, service):
-        server._new([], {})
-        server.polls, server.status = 1, status
-        found = await service.check("batch_0")
-    assert (found.ended, found.unanswered, found.refusal) == (ended, unanswered, "")

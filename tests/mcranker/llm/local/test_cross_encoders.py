@@ -82,7 +82,7 @@ async def test_it_answers_with_the_models_own_relevance(folder: Path) -> None:
 @pytest.mark.anyio
 async def test_two_classes_are_the_probability_of_the_second(folder: Path) -> None:
     path = write_cross_encoder(folder / "model", labels=2)
-    reply = await CrossEncoderChat.open(str(path)).complete(ask({"p": TEXTS[0]}))
+    reply = await CrossEncoderChat(str(path)).complete(ask({"p": TEXTS[0]}))
     no, yes = expected_logits(QUERY, TEXTS[0], labels=2)
     assert reply.answers is not None
     assert reply.answers[0].value == pytest.approx(logistic(float(yes - no)), rel=1e-4)
@@ -103,7 +103,7 @@ async def test_what_is_no_reranker_scores_nothing(
 ) -> None:
     path = write_cross_encoder(folder / "model", labels=labels, kind=kind)
     with pytest.raises(error, match=said):
-        await CrossEncoderChat.open(str(path)).complete(ask({"p": TEXTS[0]}))
+        await CrossEncoderChat(str(path)).complete(ask({"p": TEXTS[0]}))
 
 
 @pytest.mark.anyio
@@ -116,7 +116,7 @@ async def test_the_second_class_has_to_be_relevance(second: str, taken: bool, fo
     config = json.loads((path / "config.json").read_text())
     config |= {"id2label": {"0": "first", "1": second}, "label2id": {"first": 0, second: 1}}
     (path / "config.json").write_text(json.dumps(config))
-    chat = CrossEncoderChat.open(str(path))
+    chat = CrossEncoderChat(str(path))
     if taken:
         no, yes = expected_logits(QUERY, TEXTS[0], labels=2)
         reply = await chat.complete(ask({"p": TEXTS[0]}))
@@ -132,11 +132,11 @@ async def test_a_causal_model_needs_its_words_of_relevance(folder: Path) -> None
     """The same model, without and with a ``modules.json`` that names the two tokens."""
     path = write_causal(folder / "causal")
     with pytest.raises(UnsupportedCapability, match=r"no modules\.json that lists LogitScore"):
-        await CrossEncoderChat.open(str(path)).complete(ask({"p": TEXTS[0]}))
+        await CrossEncoderChat(str(path)).complete(ask({"p": TEXTS[0]}))
     from sentence_transformers import CrossEncoder
 
     CrossEncoder(str(path)).save_pretrained(str(folder / "reranker"))
-    reply = await CrossEncoderChat.open(str(folder / "reranker")).complete(ask({"p": TEXTS[0]}))
+    reply = await CrossEncoderChat(str(folder / "reranker")).complete(ask({"p": TEXTS[0]}))
     assert reply.answers is not None
     assert reply.answers[0].value == pytest.approx(0.5)  # all weights are 0
 
@@ -171,7 +171,7 @@ async def test_a_t5_answers_by_the_logits_of_its_tokens(folder: Path) -> None:
 async def test_a_long_text_of_a_t5_loses_its_own_end_and_not_the_prompts(folder: Path) -> None:
     """12 tokens: Query: masks Document:, 7 words, Relevant: and the end."""
     path = write_t5(folder / "t5")
-    chat = CrossEncoderChat.open(f"{path}#{TRUE},{FALSE}")
+    chat = CrossEncoderChat(f"{path}#{TRUE},{FALSE}")
     reply = await chat.complete(ask({"p": "bread " * 7 + "masks " * 50}, query="masks"))
     words = f"Query: masks Document: {'bread ' * 7} Relevant:"
     assert reply.answers is not None
@@ -189,6 +189,6 @@ async def test_a_t5_needs_tokens_that_it_has(folder: Path) -> None:
         (f"{t5}#32089", "there is no token 32089, as the model has 14"),
     ):
         with pytest.raises(UnsupportedCapability, match=said):
-            await CrossEncoderChat.open(name).complete(ask({"p": "x"}))
+            await CrossEncoderChat(name).complete(ask({"p": "x"}))
     with pytest.raises(ModelFileError, match="cannot be loaded as a cross-encoder"):
-        await CrossEncoderChat.open(f"{bert}#3").complete(ask({"p": "x"}))
+        await CrossEncoderChat(f"{bert}#3").complete(ask({"p": "x"}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -35,7 +34,6 @@ __all__ = ["shallow_model"]
 pytest.importorskip("xllamacpp")
 
 MODEL = "smollm2-135m"
-SCALE = tuple(str(n) for n in range(11))
 
 needs_model = pytest.mark.local_model
 pytestmark = pytest.mark.anyio
@@ -132,12 +130,6 @@ def test_a_broken_model_file_is_reported_at_the_first_call(
         anyio.run(chat.complete, ask("Hello"))
     anyio.run(chat.aclose)
     assert path not in llama_local._engines.open
-
-
-def test_a_missing_engine_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'mcranker\[local\]'"):
-        LocalChat(MODEL)
 
 
 def test_an_engine_that_does_not_load_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
