@@ -12,13 +12,7 @@ from beir_eval.errors import SuiteError
 from beir_eval.experiment.suite_form import read_form
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
-from personas import (
-    PromptError,
-    PromptSet,
-    SchemaError,
-    Team,
-    load,
-)
+from personas import PromptError, PromptSet, SchemaError, Team, load
 from personas.files import DEEPEST, LARGEST, MOST_VALUES, load_any
 
 LONGEST_MESSAGE = 2_500

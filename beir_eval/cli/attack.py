@@ -30,8 +30,7 @@ from mcranker.cli.output import (
     print_json,
     saying_where,
 )
-from mcranker.cli.progress import Tracker, fetch_models, showing
-from mcranker.cli.results import check_local_models
+from mcranker.cli.progress import Tracker, check_local_models, fetch_models, showing
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.llm.limits.budget import Budget
 from personas.console import numbers, print_page, table

@@ -25,13 +25,14 @@ from mcranker.cli.output import (
 from mcranker.cli.progress import (
     QueryTracker,
     Tracker,
+    check_local_models,
     fetch_models,
     in_order,
     live_is_wanted,
     showing,
 )
 from mcranker.cli.rank import read_queries
-from mcranker.cli.results import check_local_models, show_estimate
+from mcranker.cli.results import show_estimate
 from mcranker.cli.verb import Reads, Verb, Writes, dry_run_flag, flag, refuse
 from mcranker.estimate import Estimate
 from mcranker.inputs.passages import as_query
@@ -158,41 +159,35 @@ def _write(params: dict[str, Any], result: RAGResult, write: Write, ledger: str)
 
 def _problems(result: RAGResult) -> Iterator[dict[str, Any]]:
     """Yield what went wrong on the way to an answer, as entries of an envelope's ``errors``."""
-    found = [("NoAnswer", result.failure)] if result.kind == "none" else []
-    found += [
-        ("StageFailed", f"{each.name}: {each.failure}") for each in result.stages if each.failure
+    missing = len(result.ranking.missing) if result.ranking else 0
+    found = [
+        ("NoAnswer", result.failure if result.kind == "none" else ""),
+        *(
+            ("StageFailed", each.failure and f"{each.name}: {each.failure}")
+            for each in result.stages
+        ),
+        ("Deadline", "the deadline came before the answer was complete" * result.partial),
+        ("MissingScores", f"{counted(missing, 'score')} missing" if missing else ""),
     ]
-    if result.partial:
-        found.append(("Deadline", "the deadline came before the answer was complete"))
-    if result.ranking and (missing := len(result.ranking.missing)):
-        found.append(("MissingScores", f"{counted(missing, 'score')} missing"))
     for code, message in found:
-        yield {"code": code, "message": message, "retryable": True}
+        if message:
+            yield {"code": code, "message": message, "retryable": True}
 
 
 def _check_usage(ctx: click.Context) -> None:
     given = {name for name, value in ctx.params.items() if value is not None}
-    many = "questions" in given
+    many, one_file = "questions" in given, " does not go with --questions; use --out"
+    need = "give --index INDEX, as 'mcranker index' makes one, or --docs DIR"
+    alone = "--embedder goes with --docs; an index keeps its own"
+    text = "--output text does not go with --questions: a JSON line each"
     refuse(
         ctx,
         (not given & {"question", "questions"}, "give QUESTION, or --questions FILE"),
         (many and "question" in given, "QUESTION does not go with --questions"),
-        (
-            len(given & {"index", "docs"}) != 1,
-            "give --index INDEX, as 'mcranker index' makes one, or --docs DIR",
-        ),
-        (
-            "embedder" in given and "docs" not in given,
-            "--embedder goes with --docs; an index keeps its own",
-        ),
-        *(
-            (many and name in given, f"--{name} does not go with --questions; use --out")
-            for name in ("report", "save")
-        ),
-        (
-            many and ctx.params["output"] == "text",
-            "--output text does not go with --questions: a JSON line each",
-        ),
+        (len(given & {"index", "docs"}) != 1, need),
+        ("embedder" in given and "docs" not in given, alone),
+        *((many and name in given, f"--{name}{one_file}") for name in ("report", "save")),
+        (many and ctx.params["output"] == "text", text),
     )
 
 

@@ -95,7 +95,7 @@ def test_the_live_display_takes_a_label_as_it_is(monkeypatch: pytest.MonkeyPatch
     """What looks like rich's markup would change colours, or end the run by an error."""
     shown_there = io.StringIO()
     console = Console(file=shown_there, force_terminal=True, width=100)
-    monkeypatch.setattr("mcranker.cli.progress._console", lambda: console)
+    monkeypatch.setattr("mcranker.cli.progress.Console", lambda **_: console)
     with ProgressDisplay(QueryTracker(stage="data, [/b] [red]label"), wanted=True) as live:
         live.update()
     assert "data, [/b] [red]label" in shown_there.getvalue()

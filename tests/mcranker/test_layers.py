@@ -16,9 +16,7 @@ ONLY_IN: dict[str, set[str]] = {
     "xllamacpp": {"mcranker/llm/local/llama_local.py"},
     "onnxruntime": {"mcranker/encoders/open_encoder.py"},
     "tokenizers": {"mcranker/encoders/open_encoder.py", "mcranker/retrieval/chunks.py"},
-    "transformers": {
-        "mcranker/llm/local/cross_encoder.py",
-    },
+    "transformers": {"mcranker/llm/local/cross_encoder.py"},
     "sentence_transformers": {"mcranker/llm/local/cross_encoder.py"},
 }
 

@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import (
-    Capabilities,
-    ChatReply,
-    ChatRequest,
-    MCRanker,
-    Passage,
-    Ranking,
-    ScriptedChat,
-)
+from mcranker import Capabilities, ChatReply, ChatRequest, MCRanker, Passage, Ranking, ScriptedChat
 from mcranker.replies.scoring import SCORINGS
 from personas.ensembles import ENSEMBLES
 from tests.support.known_scores import POLICIES

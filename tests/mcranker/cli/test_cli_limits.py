@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcranker import ChatRequest
-from mcranker.cli.results import check_local_models
+from mcranker.cli.progress import check_local_models
 from mcranker.errors import InputError, ServerFailed
 from tests.support.cli_support import Connected, Run, answer
 

@@ -46,14 +46,7 @@ def server() -> Iterator[Loopback]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    hidden = (
-        "OPENAI_",
-        "ANTHROPIC_",
-        "MCRANKER_",
-        "NO_COLOR",
-        "FORCE_COLOR",
-        "COLUMNS",
-    )
+    hidden = ("OPENAI_", "ANTHROPIC_", "MCRANKER_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
     kept = {
         name: value
         for name, value in os.environ.items()
