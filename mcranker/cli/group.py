@@ -47,7 +47,6 @@ class LazyVerb(NamedTuple):
     help: str
 
     def load(self) -> click.Command:
-        """Import the command."""
         module, _, name = self.module.partition(":")
         command = getattr(import_module(module), name or "command")
         if not isinstance(command, click.Command):
@@ -58,20 +57,18 @@ class LazyVerb(NamedTuple):
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
     "rank-run": LazyVerb("mcranker.cli.rank:rank_run", "Rank a run's passages for many queries."),
-    "ask": LazyVerb("mcranker.cli.ask", "Answer a question from an index, with sources."),
+    "ask": LazyVerb("mcranker.cli.documents:ask", "Answer a question from an index, with sources."),
     "recruit": LazyVerb("mcranker.cli.teams:recruit", "Recruit a team that writes its criteria."),
-    "index": LazyVerb("mcranker.cli.index", "Make an index of documents, or add to one."),
+    "index": LazyVerb("mcranker.cli.documents:index", "Make an index of documents, or add to one."),
     "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as others do, or by MCP."),
     "models": LazyVerb("mcranker.cli.models", "List, download and check models."),
     "ledger": LazyVerb("mcranker.cli.ledger", "Inspect, copy, prune and verify kept answers."),
 }
-"""The verbs of `mcranker`."""
 
 PERSONAS = {
     "list": LazyVerb("mcranker.cli.teams:members", "List the personas and teams of the library."),
     "show": LazyVerb("mcranker.cli.teams:show", "Show personas, rubrics and teams, or check them."),
 }
-"""The verbs of `personas`."""
 
 
 class Verbs(click.Group):
@@ -134,7 +131,6 @@ class Verbs(click.Group):
             raise _PipeClosed from error
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
-        """Run the command and end the process."""
         _mend_streams()
         given = list(sys.argv[1:] if args is None else args)
         speak_as(self.program)
@@ -159,7 +155,6 @@ class Verbs(click.Group):
             eval("None")  # noqa: S307
 
     def _code(self, given: list[str], invocation: Invocation, *rest: Any, **extra: Any) -> int:
-        """Run the command; the exit code."""
         try:
             code = super().main(given, *rest, **extra)
             sys.stdout.flush()
@@ -185,7 +180,6 @@ cli = Verbs(
     "--model, MCRANKER_MODEL decides, else a key that is set, else a small model runs here.",
     epilog=EXIT_CODES,
 )
-"""`mcranker`, for tests and for the reference."""
 
 personas = Verbs(
     "personas",
@@ -194,10 +188,8 @@ personas = Verbs(
     help="See and check personas, rubrics and teams: the library's, and those in files.",
     epilog=EXIT_CODES,
 )
-"""`personas`, likewise."""
 
 main, main_of_personas = cli.run, personas.run
-"""The entry points of the commands."""
 
 
 class _PipeClosed(Exception):

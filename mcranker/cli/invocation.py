@@ -84,7 +84,8 @@ class Interrupts:
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and sys.platform != "win32":
             # A shell's background job is deaf to Ctrl-C, but not to the others.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        handlers = {"SIGINT": self, "SIGTERM": self._hear_other, "SIGHUP": self._hear_other}
+        other = self._hear_other
+        handlers: dict[str, Any] = {"SIGINT": self, "SIGTERM": other, "SIGHUP": other}
         for name, handler in handlers.items():
             number = getattr(signal, name, None)
             free = number is not None and signal.getsignal(number) is signal.SIG_DFL
@@ -100,7 +101,6 @@ class Interrupts:
             signal.signal(number, handler)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle SIGINT."""
         if self._is_first(number):
             if self._cancel is None:
                 raise KeyboardInterrupt
@@ -112,7 +112,6 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
-        """Run an event loop; as `run_loop`."""
         import asyncio
 
         import anyio
@@ -181,7 +180,6 @@ class Invocation:
 
     @property
     def interruption(self) -> Interrupted:
-        """The message about an interrupt, with the exit code."""
         first = self.interrupts.first
         how = "interrupted" if first in (None, signal.SIGINT) else f"stopped by {first.name}"
         said = "".join(each if each.isprintable() else "?" for each in self.reached())

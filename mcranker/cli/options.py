@@ -69,14 +69,12 @@ class Given:
 
     @property
     def ranker(self) -> str:
-        """The name of the one ranker."""
         if len(self.rankers) != 1:
             raise ConfigError(f"ranker={list(self.rankers)}: name one")
         return self.rankers[0]
 
     @property
     def ledger(self) -> str:
-        """The ledger, as ``--ledger`` takes it."""
         return self.options.get("ledger", "default") or "none"
 
     @property
@@ -85,7 +83,6 @@ class Given:
         return needed_models((name, self.options) for name in self.rankers)
 
     def make(self) -> Ranker:
-        """Make the ranker."""
         make: Callable[..., Ranker] = RANKERS.get(self.ranker)
         return make(**self.options)
 

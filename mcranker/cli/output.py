@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 DONE, ERROR, USAGE, MISSING_SCORES, BROKEN_PIPE = 0, 1, 2, 3, 141
 
 Write = Callable[[str], None]
-"""Takes the next piece of text."""
 
 # A name, an equals sign, and then a text in quotes, a value without, or nothing.
 _SETTING = re.compile(

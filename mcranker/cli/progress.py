@@ -65,7 +65,6 @@ class Tracker:
 
     @property
     def reached(self) -> str:
-        """Progress in words."""
         return f"after {self.done:,} of {self.total or 0:,} {self.unit}"
 
     @property
@@ -93,7 +92,6 @@ class QueryTracker(Tracker):
     unit: str = ""
 
     def take(self, event: RAGEvent) -> None:
-        """Count one event."""
         if isinstance(event, RankingStarted):
             self.current[event.query_id] = event.usage
         if stage := _STAGES.get(getattr(event, "name", type(event).__name__)):
@@ -138,7 +136,6 @@ class ProgressDisplay:
         self._progress.stop()
 
     def take(self, event: RAGEvent) -> None:
-        """Count an event of one query, and show it."""
         assert isinstance(self._tracker, QueryTracker)
         self._tracker.take(event)
         self.update()

@@ -64,13 +64,11 @@ _QUERY_TEXTS = ("text", "query", "question")
 def _rank(ctx: click.Context) -> int:
     params, texts, source = ctx.params, ctx.params["passages"], ctx.params["docs"]
     files = [text for text in texts if os.path.exists(text) and not is_folder(text)]  # noqa: PTH110
+    where = f"{files[0]!r} is a file; rank the passages in it with --docs " if files else ""
     refuse(
         ctx,
         (texts and source is not None, "give passages after the query or with --docs, not both"),
-        *(
-            (True, f"{text!r} is a file; rank the passages in it with --docs {shlex.quote(text)}")
-            for text in files
-        ),
+        (files, where + shlex.join(files[:1])),
     )
     given = given_options(ctx, own=RANK_KEYS)
     ctx.ensure_object(Invocation).doing("reading queries and passages")
@@ -131,7 +129,6 @@ def _ranked(
     *,
     many: bool,
 ) -> int:
-    """Rank, or estimate, and write what is wanted; the exit code."""
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
     if params["output"] == "trec":
         names = [*(("query", each.id) for each in queries), *(("passage", p.id) for p in passages)]
@@ -173,7 +170,6 @@ def _ranked(
 
 
 def _advice(given: Mapping[str, Any], *, many: bool) -> str:
-    """Say where the page is, or how to get one."""
     if given.get("report") is not None:
         return f"wrote {given['report']}, the page that shows why"
     if given["save"] is not None:

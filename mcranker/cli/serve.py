@@ -124,7 +124,6 @@ def _fetch(settings: Settings, *, quiet: bool) -> None:
 
 
 def _settings(ctx: click.Context) -> Settings:
-    """The service that the file, or the flags, describe."""
     params = ctx.params
     _check_installed("serve" if params["mcp"] is None else "mcp")
     ctx.ensure_object(Invocation).doing("getting ready; nothing was sent")
@@ -134,30 +133,25 @@ def _settings(ctx: click.Context) -> Settings:
 
     if params["config"] is not None and made.TABLES & read_toml(params["config"]).keys():
         own = ("option", "unscored", "index", "preset", "pipeline")
-        refuse(
-            ctx,
-            *(
-                (
-                    True,
-                    f"--{name.replace('_', '-')} does not go with the tables of --config; "
-                    "write it in the file",
-                )
-                for name in (*flag_options(ctx), *(name for name in own if params[name]))
-            ),
-        )
+        if given := [*flag_options(ctx), *(name for name in own if params[name])]:
+            raise click.UsageError(
+                f"--{given[0].replace('_', '-')} does not go with the tables of --config; "
+                "write it in the file",
+                ctx,
+            )
         settings = made.load_settings(params["config"])
     else:
         index, answer = params["index"], None
         lost = index is None and (params["preset"] or params["pipeline"])
         refuse(ctx, (lost, "a pipeline needs documents; give --index as well"))
-        given = given_options(ctx, own=stage_keys() if index else None)
+        chosen = given_options(ctx, own=stage_keys() if index else None)
         if index is not None:
-            answer = made.AnswerSettings(index, *given_pipeline(ctx, given))
+            answer = made.AnswerSettings(index, *given_pipeline(ctx, chosen))
         # All who reach this machine's loopback may try another team in the playground.
-        chosen = ("team",) if RANKERS.get(given.ranker).takes_team else ()
+        free = ("team",) if RANKERS.get(chosen.ranker).takes_team else ()
         unscored = {"unscored": value} if (value := params["unscored"]) else {}
-        name = given.ranker
-        ranker = made.RankerSettings(name, name, given.options, ("*",), chosen, **unscored)
+        name = chosen.ranker
+        ranker = made.RankerSettings(name, name, chosen.options, ("*",), free, **unscored)
         settings = made.Settings(rankers=(ranker,), answer=answer)
     changed = {name: params[name] for name in ("host", "port") if params[name] is not None}
     return replace(settings, **changed)

@@ -85,10 +85,10 @@ def _list(ctx: click.Context) -> int:
         return DONE
     if what == "teams":
         columns = [names("name"), Column("members")]
-        rows = [(each["name"], ", ".join(each["members"])) for each in entries]
+        rows = [[each["name"], ", ".join(each["members"])] for each in entries]
     else:
         columns = [names("name"), *numbers("criteria"), Column("topics")]
-        rows = [(x["name"], str(x["criteria"]), ", ".join(x["topics"])) for x in entries]
+        rows = [[x["name"], str(x["criteria"]), ", ".join(x["topics"])] for x in entries]
     made = table(columns, rows)
     return present(ctx, lambda console: console.print(made), **{what: entries})
 
@@ -108,7 +108,6 @@ def _members() -> Iterator[dict[str, Any]]:
 
 
 def _is_about(entry: dict[str, Any], words: Iterable[str]) -> bool:
-    """True if every word occurs in some text of the entry."""
     texts = str(list(entry.values())).casefold()
     return all(word.casefold() in texts for word in words)
 
@@ -147,7 +146,6 @@ def _show(ctx: click.Context) -> int:
 
 
 def _check(ctx: click.Context) -> int:
-    """Check that files can be used, and list faults."""
     if ctx.params["output"] == "yaml":
         raise click.UsageError("--check goes with --output table or json", ctx)
     checked = [check_file(Path(name)) for name in dict.fromkeys(ctx.params["names"])]
@@ -212,7 +210,6 @@ def _show_persona(screen: Screen, persona: Persona, title: Text) -> None:
 
 
 def _show_rubric(screen: Screen, rubric: Rubric) -> None:
-    """The criteria with their weights as bars."""
     if rubric.reason:
         screen.words(plain(rubric.reason))
     for criterion in rubric.criteria:

@@ -63,11 +63,6 @@ def test_dependencies_point_one_way(package: str) -> None:
     assert _uses(package, FORBIDDEN[package]) == set()
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_package_imports_its_tests_or_benchmarks(package: str) -> None:
-    assert _uses(package, {"tests", "benchmarks", "examples", "pytest", "hypothesis"}) == set()
-
-
 def _module(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 

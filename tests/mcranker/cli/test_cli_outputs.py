@@ -66,17 +66,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
-def test_every_verb_says_which_files_it_writes() -> None:
-    outputs = {
-        (words, param.name): param.type
-        for words, command in verbs()
-        for param in command.params
-        if param.name in ("out", "save", "report", "html")
-    }
-    folders = {("beir-eval run", "out"), ("personas report", "out"), ("mcranker index", "out")}
-    assert {key for key, kind in outputs.items() if not isinstance(kind, Writes)} == folders
-
-
 @pytest.mark.parametrize(("words", "output", "source"), PAIRS)
 def test_no_output_replaces_an_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, output: str, source: str
