@@ -133,3 +133,10 @@ def test_validate_lists_every_problem() -> None:
         "gone.json: cannot be read: No such file or directory",
     ]
     assert result.stderr == "personas: error: 2 of 5 files cannot be used\n"
+
+
+def test_show_says_that_weights_are_brought_to_100() -> None:
+    criteria = "[{name: Fit, weight: 80}, {name: Price, weight: 65}]"
+    written("rubric.yaml", f"criteria: {criteria}\n")
+    for args in (("show", "rubric.yaml"), ("show", "--check", "rubric.yaml")):
+        assert "sum to 145 and are brought to 100: 80 becomes 55.2%" in run(*args).stderr
