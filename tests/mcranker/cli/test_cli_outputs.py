@@ -110,7 +110,7 @@ def test_no_output_replaces_a_data_set(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("tiny", "qrels").mkdir(parents=True)
-    for name in ("corpus.jsonl", "queries.jsonl", "topics.trec", "qrels/test.tsv"):
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         inside = Path("tiny", name)
         inside.write_text("kept")
         assert "would replace an input (DATASET " in refused(
