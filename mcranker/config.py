@@ -35,11 +35,8 @@ MOST_INSTRUCTION = 10_000  # characters
 LARGEST = 2**63 - 1  # whole numbers, either way: databases and JSON hold 64 bits
 HIGHEST_CONSTANT = 1_000_000.0  # for a missing score; sums of such scores stay exact
 
-RANK_TIES = "average"
-"""Rank of equal scores with ``ensemble="reciprocal_rank"``: the mean of their ranks."""
-
-NO_YES = ("No", "Yes")
-"""The scale of two labels."""
+RANK_TIES = "average"  # of equal scores with ``ensemble="reciprocal_rank"``
+NO_YES = ("No", "Yes")  # the scale of two labels
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -327,12 +324,8 @@ class RankerConfig(BaseModel):
             return self
         fields = self.model_dump(include=self.model_fields_set)
         if options.get("preset", self.preset) != self.preset:
-            former = PRESETS[self.preset]
-            fields = {
-                name: value
-                for name, value in fields.items()
-                if name not in former or value != former[name]
-            }
+            former = PRESETS[self.preset].items()
+            fields = dict(each for each in fields.items() if each not in former)
         return type(self)(**{**fields, **options})
 
     def for_model(self, capabilities: Capabilities, *, team: bool = False) -> Self:

@@ -101,14 +101,9 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
+        figures = ("calls", "calls_at_least", "reused", "input_tokens", "output_tokens", "cost")
         return {
-            "calls": self.calls,
-            "calls_at_least": self.calls_at_least,
-            "reused": self.reused,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cost": self.cost,
-            "cost_at_most": self.cost_at_most,
+            **{name: getattr(self, name) for name in (*figures, "cost_at_most")},
             "by_stage": _rows(self.table),
             "reused_by_stage": _rows(self.table.reused),
         }
@@ -131,13 +126,8 @@ class Estimator:
         """Replace the models by ones that send nothing and report here."""
 
         def stand_in(model: ChatModel) -> ChatModel:
-            return EstimatingChat(
-                model,
-                models.ledger if isinstance(model, Ledgered) else None,
-                team_size=self._config.team_size,
-                count=self._count,
-                counted=self._counted,
-            )
+            ledger = models.ledger if isinstance(model, Ledgered) else None
+            return EstimatingChat(model, ledger, self.count, self._config.team_size, self._counted)
 
         recruiter, criteria, scoring, assessor = (stand_in(getattr(models, r)) for r in ROLES)
         return Models(recruiter, criteria, scoring, assessor)
@@ -157,7 +147,8 @@ class Estimator:
         at_most = [cost(model, usage) for model, usage in self._at_most.items()]
         return Estimate(self._table, self._calls_at_least, _total(at_most))
 
-    def _count(self, model: str, request: ChatRequest, reply: ChatReply) -> None:
+    def count(self, model: str, request: ChatRequest, reply: ChatReply) -> None:
+        """Count a call by the model's name, the request, and the answer, known or made up."""
         tag = request.tag
         self._table.add(tag.stage, tag.persona, model, reply.usage, reused=reply.reused)
         if tag.stage == "score":
@@ -167,18 +158,12 @@ class Estimator:
         elif not reply.reused:
             self._calls_at_least += 1
         if not reply.reused:
-            resamples = self._config.resamples(tag.stage)
-            most = _most_used(request, self._config.repair_attempts, resamples)
+            most = most_used(request)
+            if not (request.labels or request.continuation or request.questions):
+                again = self._config.resamples(tag.stage), self._config.repair_attempts
+                repaired = most + Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
+                most = sum([most] * again[0] + [repaired] * again[1], start=most)
             self._at_most[model] = self._at_most.get(model, Usage()) + most
-
-
-def _most_used(request: ChatRequest, repair_attempts: int, resamples: int) -> Usage:
-    """Return the most that a request and its repetitions can use."""
-    most = most_used(request)
-    if request.labels or request.continuation or request.questions:
-        return most
-    repaired = Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
-    return sum([most] * resamples + [most + repaired] * repair_attempts, start=most)
 
 
 def cost_of(table: UsageTable) -> float | None:
@@ -205,22 +190,17 @@ class EstimatingChat(Wrapper):
         self,
         model: ChatModel,
         ledger: Ledger | None,
-        *,
-        team_size: int,
         count: Count,
+        team_size: int,
         counted: set[bytes],
     ) -> None:
         super().__init__(model)
-        self._ledger = ledger
-        self._team_size = team_size
-        self._count = count
-        self._counted = counted
+        self._ledger, self._count = ledger, count
+        self._team_size, self._counted = team_size, counted
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         reply = self._made_up(request)
-        if any(
-            turn.role == "assistant" and turn.content == reply.text for turn in request.messages
-        ):
+        if ("assistant", reply.text) in ((each.role, each.content) for each in request.messages):
             return reply  # asked again because what was made up could not be read
         if self._ledger is not None:
             key = request_key(self._model, request)
@@ -238,24 +218,18 @@ class EstimatingChat(Wrapper):
         """Nothing to release: the model itself stays open."""
 
     def _made_up(self, request: ChatRequest) -> ChatReply:
-        by_likelihood = request.labels or request.continuation or request.questions
-        text = "" if by_likelihood else EXPLANATION
-        output_tokens = REPLY_TOKENS + len(request.questions)
+        labels, questions = request.labels, request.questions
+        text = "" if labels or request.continuation or questions else EXPLANATION
         if request.schema is not None:
             text = json.dumps(_filled(request.schema.schema, self._team_size))
-        output_tokens += math.ceil(len(text) / BYTES_A_JSON_TOKEN)
+        input_tokens = math.ceil(prompt_bytes(request) / BYTES_A_TOKEN)
+        output_tokens = REPLY_TOKENS + len(questions) + math.ceil(len(text) / BYTES_A_JSON_TOKEN)
         return ChatReply(
             text,
-            usage=Usage(
-                calls=1,
-                input_tokens=math.ceil(prompt_bytes(request) / BYTES_A_TOKEN),
-                output_tokens=output_tokens,
-            ),
-            label_logprobs=dict.fromkeys(request.labels, -math.log(max(1, len(request.labels))))
-            if request.labels
-            else None,
+            usage=Usage(calls=1, input_tokens=input_tokens, output_tokens=output_tokens),
+            label_logprobs={each: -math.log(len(labels)) for each in labels} or None,
             continuation_logprobs=(-1.0,) if request.continuation else None,
-            answers=tuple(map(_answered, request.questions)) or None,
+            answers=tuple(map(_answered, questions)) or None,
         )
 
 

@@ -10,11 +10,9 @@ import copy
 import io
 import json
 import math
-import os
 import random
 import shlex
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,7 +25,7 @@ from personas.report import render_inspection
 from personas.report.terminal import print_inspection
 from tests.support.beir_folder import write_folder
 from tests.support.cli_support import Connected, scripted
-from tests.support.commands import call, refused, written
+from tests.support.commands import refused, written
 from tests.support.inspection_report import data_of
 from tests.support.run_folders import make_run_folders, no_suite
 from tests.support.scale import scaled
@@ -38,44 +36,35 @@ LONG = 300 * "x"
 Keys: TypeAlias = tuple[str | int, ...]
 TABLE = f"""
 # --- numbers ---
-mcranker rank q a -o seed={BIG} => {BIG}
 mcranker rank q a --depth {BIG} => {BIG}
 mcranker rank q a -o temperature=nan => nan
 mcranker rank q a --max-cost inf => inf
 mcranker inspect saved.json --top {BIG} => {BIG}
 mcranker ledger --remove --older-than nan => nan
-mcranker ledger --remove --older-than 1e300 --ledger gone.db => gone.db
 beir-eval retrieve tiny --out o --b 1.5 => 1.5
 beir-eval retrieve tiny --out o --depth {BIG} => {BIG}
 beir-eval fuse run.trec run2.trec --out o --method wsum --param weights=1e400,1 => 1e400
 beir-eval fuse run.trec run2.trec --out o.trec.gz => leave out '.gz'
 mcranker compare "runs/scifact/DIRECT(0,10)" first-stage --passages 0 => 0
 # --- words that are none ---
-mcranker rank q a -o labels=one --scoring expected => labels
 mcranker rank q a -o 'require=' => require
 mcranker rank q a -o 'query_id=a b' --output trec => a b
-mcranker ledger --check --remove => --check
 mcranker ledger --older-than 3 => --remove
 beir-eval run --dataset nowhere_at_all --ranker direct => nowhere_at_all
-beir-eval run --dataset adir --ranker direct => adir
 beir-eval run --dataset tiny --split odd --ranker direct => odd
 beir-eval run --dataset tiny --ranker direct --queries q9 => q9
 beir-eval run --dataset tiny --ranker direct --queries zero.bin => zero.bin
 beir-eval run --dataset tiny --ranker direct --first-stage foreign.trec => foreign.trec
-beir-eval run --dataset tiny --ranker direct --measures odd => odd
 beir-eval run --dataset tiny --ranker direct --measures nDCG@{BIG} => {BIG}
 beir-eval run bad.toml => bad.toml
 beir-eval run latin.toml => latin.toml
 beir-eval evaluate run.trec --qrels qrels.tsv --dataset tiny => --qrels
 beir-eval evaluate run.trec run.trec --qrels qrels.tsv => run.trec
-beir-eval evaluate run.trec --qrels qrels.tsv --compare => --compare
 beir-eval report runs --baseline odd => odd
 mcranker compare run.trec run2.trec => run.trec
-personas show --check gone => 1 of 1 file
 personas report tiny --out o => tiny
 # --- names that are too long for a file ---
 mcranker rank q a -o prompts={LONG} => xxxx
-mcranker rank q a --report {LONG} => xxxx
 beir-eval run --dataset tiny --ranker direct --out {LONG} => xxxx
 # --- files ---
 mcranker rank q --docs /dev/zero => /dev/zero
@@ -83,12 +72,10 @@ mcranker rank q --docs blank.jsonl => blank.jsonl
 mcranker rank q --docs latin.jsonl => latin.jsonl:2
 mcranker rank q --docs zero.bin => zero.bin
 mcranker rank q --docs cut.jsonl => cut.jsonl:2
-mcranker rank q --docs numbers.jsonl => numbers.jsonl:1
 mcranker rank q --docs twice.jsonl => twice.jsonl:2
 mcranker rank-run run.trec --queries noid.jsonl --corpus corpus.jsonl => noid.jsonl:1
 mcranker rank q --docs bigscore.jsonl => bigscore.jsonl:1
 mcranker rank q --docs deep.json => deep.json
-mcranker rank q --docs digits.jsonl => digits.jsonl:1
 mcranker rank q --docs surrogate.jsonl => surrogate.jsonl:1
 mcranker rank q --docs columns.tsv => columns.tsv:2
 mcranker rank-run run.trec --queries docs.jsonl --corpus corpus.jsonl => docs.jsonl
@@ -96,15 +83,12 @@ mcranker rank-run bad.trec --queries queries.jsonl --corpus corpus.jsonl => bad.
 mcranker rank-run run.trec --queries queries.jsonl --corpus docs.jsonl => docs.jsonl
 mcranker inspect docs.jsonl => docs.jsonl:1
 mcranker inspect saved.json --query odd => odd
-mcranker inspect saved.json --passage 99 => 99
 mcranker inspect saved.json --qrels grade.tsv => grade.tsv:2
 mcranker inspect runs => runs
-mcranker inspect runs/scifact/data => data
 beir-eval evaluate bad.trec --qrels qrels.tsv => bad.trec:1
 beir-eval evaluate run.trec --qrels grade.tsv => grade.tsv:2
 beir-eval evaluate run.trec --dataset ./gone => ./gone
 beir-eval retrieve nocorpus --out o => corpus.jsonl
-beir-eval retrieve noqueries --out o => queries.jsonl
 beir-eval retrieve grades --out o => test.tsv:2
 beir-eval retrieve twice --out o => corpus.jsonl:2
 beir-eval retrieve badgz --out o => corpus.jsonl.gz
@@ -115,7 +99,6 @@ personas show broken.yaml => broken.yaml
 mcranker rank q --docs ^ => \\udcff
 mcranker rank q a -o dataset=^ -o criteria=dataset => dataset
 mcranker rank q a --team ^.yaml => \\udcff.yaml
-mcranker inspect ^ => \\udcff
 beir-eval run --dataset tiny --ranker mcranker --team ^team.yaml --out o => \\udcff
 """
 GOOD = '{"id": "d1", "text": "one"}\n'
@@ -138,17 +121,14 @@ FILES: dict[str, str | bytes] = {
     "latin.jsonl": GOOD.encode() + b'{"id": "d2", "text": "caf\xe9"}\n',
     "zero.bin": b"\0" * 1000,
     "cut.jsonl": GOOD + '{"id": "d2", "te',
-    "numbers.jsonl": "1\n2\n",
     "twice.jsonl": GOOD * 2,
     "noid.jsonl": '{"text": "one"}\n',
     "surrogate.jsonl": '{"id": "\\ud800", "text": "a"}\n',
     "bigscore.jsonl": '{"id": "d1", "text": "one", "score": 1e39}\n',
     "deep.jsonl": "[" * 100_000 + "\n",
     "deep.json": "[" * 100_000 + "]" * 100_000,
-    "digits.jsonl": '{"id": ' + "9" * 5000 + ', "text": "one"}\n',
     "columns.tsv": "d1\tone\nd2\ttwo\tthree\n",
     "grade.tsv": f"query-id\tcorpus-id\tscore\nq1\td3\t1{'0' * 22}\n",
-    "adir/nothing.txt": "",
 }
 
 
@@ -160,13 +140,12 @@ def write_files(place: Path) -> Path:
     written(place / "saved.json", saved)
     written(place / "cut.json", saved[: len(saved) // 2])
     make_run_folders(place / "runs", suite=no_suite)
-    for name in ("tiny", "nocorpus", "noqueries", "grades", "twice", "badgz"):
+    for name in ("tiny", "nocorpus", "grades", "twice", "badgz"):
         write_folder(place / name)
     if sys.platform == "linux":  # other systems have no such names
         write_folder(place / "\udcfftiny")
         save(library.team("entity_lookup"), place / "\udcffteam.yaml")
     (place / "nocorpus" / "corpus.jsonl").unlink()
-    (place / "noqueries" / "queries.jsonl").unlink()
     written(place / "grades" / "qrels" / "test.tsv", FILES["grade.tsv"])
     written(place / "twice" / "corpus.jsonl", '{"_id": "d1", "text": "x"}\n' * 2)
     (place / "badgz" / "corpus.jsonl").rename(place / "badgz" / "corpus.jsonl.gz")
@@ -234,32 +213,6 @@ def test_texts_of_a_configuration_can_be_sent() -> None:
 
 
 # --- files that are none ----------------------------------------------------------------------
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
-@pytest.mark.usefixtures("model")
-def test_a_named_pipe_is_read_like_a_file_and_as_bounded() -> None:
-    os.mkfifo("pipe.jsonl")
-
-    def feed(*pieces: bytes) -> None:
-        try:
-            with Path("pipe.jsonl").open("wb") as pipe:
-                pipe.writelines(pieces)
-        except BrokenPipeError:
-            pass
-
-    for pieces, words in (
-        ((b'{"id": "d1", ', b'"text": "x"}\n'), ""),
-        ((b"x" * 1_000_000,) * 80, "pipe.jsonl:1: the line is longer than 64 MB"),
-    ):
-        writer = threading.Thread(target=feed, args=pieces)
-        writer.start()
-        if words:
-            assert words in refused("mcranker", "rank", "q", "--docs", "pipe.jsonl")
-        else:
-            assert call("mcranker", "rank", "q", "--docs", "pipe.jsonl").exit_code == 0
-        writer.join(timeout=30)
-        assert not writer.is_alive()
 
 
 # --- saved rankings ---------------------------------------------------------------------------

@@ -29,8 +29,8 @@ from mcranker.cli.output import (
     present,
     saying_where,
 )
-from mcranker.cli.progress import Tracker, fetch_models, showing
-from mcranker.cli.results import check_local_models, show_estimates
+from mcranker.cli.progress import Tracker, check_local_models, fetch_models, showing
+from mcranker.cli.results import show_estimates
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget

@@ -30,8 +30,14 @@ from beir_eval.measures.metrics import measure_names
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.output import present, saying_where
-from mcranker.cli.progress import fetch_models, live_is_wanted, work_off, worker_flag
-from mcranker.cli.results import check_local_models, show_estimates
+from mcranker.cli.progress import (
+    check_local_models,
+    fetch_models,
+    live_is_wanted,
+    work_off,
+    worker_flag,
+)
+from mcranker.cli.results import show_estimates
 from mcranker.cli.verb import Reads, Verb, WholeNumber, flag, output_flag
 from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.rag.config import SHARED, models_of, stage_keys

@@ -1,4 +1,4 @@
-"""The `mcranker` command: one module a verb, loaded when the verb is used.
+"""The `mcranker` command: its modules are loaded when a verb is used.
 
 Results go to standard output, everything else to standard error; docs/cli.md has the exit codes.
 """

@@ -1,10 +1,7 @@
 """The commands `mcranker` and `personas`: find the verb, and end every run in a proper way.
 
-Verbs are imported when they are used, so that help is quick. Packages add verbs of their own under
-the entry point group ``mcranker.commands``, or ``personas.commands``: an entry point is named like
-the verb and names a `LazyVerb`, or a `click.Command`, whose module is then imported for every
-``--help``. Errors of theirs that are meant for users should be `click.ClickException`s or
-`mcranker.MCRankerError`s.
+Packages add verbs under the entry point groups ``mcranker.commands`` and ``personas.commands``: an
+entry point is named like the verb and names a `LazyVerb`, or a `click.Command`.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
@@ -50,36 +47,35 @@ class LazyVerb(NamedTuple):
     help: str
 
     def load(self) -> click.Command:
-        """Import the command."""
         module, _, name = self.module.partition(":")
-        command: click.Command = getattr(import_module(module), name or "command")
+        command = getattr(import_module(module), name or "command")
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self.module!r} is no click command")
         return command
 
 
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
     "rank-run": LazyVerb("mcranker.cli.rank:rank_run", "Rank a run's passages for many queries."),
-    "ask": LazyVerb("mcranker.cli.ask", "Answer a question from an index, with sources."),
+    "ask": LazyVerb("mcranker.cli.documents:ask", "Answer a question from an index, with sources."),
     "recruit": LazyVerb("mcranker.cli.teams:recruit", "Recruit a team that writes its criteria."),
-    "index": LazyVerb("mcranker.cli.index", "Make an index of documents, or add to one."),
+    "index": LazyVerb("mcranker.cli.documents:index", "Make an index of documents, or add to one."),
     "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as others do, or by MCP."),
     "models": LazyVerb("mcranker.cli.models", "List, download and check models."),
     "ledger": LazyVerb("mcranker.cli.ledger", "Inspect, copy, prune and verify kept answers."),
 }
-"""The verbs of `mcranker`."""
 
 PERSONAS = {
     "list": LazyVerb("mcranker.cli.teams:members", "List the personas and teams of the library."),
     "show": LazyVerb("mcranker.cli.teams:show", "Show personas, rubrics and teams, or check them."),
 }
-"""The verbs of `personas`."""
 
 
 class Verbs(click.Group):
     """A group that knows its verbs' names and imports them when they are used."""
 
     def __init__(
-        self, program: str, verbs: Mapping[str, LazyVerb], *, added: str = "", **rest: Any
+        self, program: str, verbs: dict[str, LazyVerb], *, added: str = "", **rest: Any
     ) -> None:
         super().__init__(
             name=program,
@@ -99,18 +95,21 @@ class Verbs(click.Group):
         if cmd_name not in (names := self.list_commands(ctx)):
             raise click.exceptions.NoSuchCommand(cmd_name, possibilities=names, ctx=ctx)
         ctx.ensure_object(Invocation).reached = f"in '{self.program} {cmd_name}'".__str__
-        if verb := self._verbs.get(cmd_name):
+        verb = self._verbs.get(cmd_name) or _lazy(self._added()[cmd_name])
+        try:
             return verb.load()
-        return _loaded(self._added()[cmd_name])
+        except (ImportError, AttributeError, TypeError) as error:
+            raise click.ClickException(
+                f"the verb {cmd_name!r} cannot be loaded from {verb.module!r}: {error}; "
+                "install what it needs, or remove the package that adds it"
+            ) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, verb.help) for name, verb in self._verbs.items()]
-        rows += [(name, _help_of(entry)) for name, entry in self._added().items()]
+        added = {name: _lazy(entry) for name, entry in self._added().items()}
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, verb.help) for name, verb in (self._verbs | added).items()])
 
-    def _added(self) -> Mapping[str, EntryPoint]:
-        """Verb that another package adds -> its entry point, sorted by verb."""
+    def _added(self) -> dict[str, EntryPoint]:
         return {each.name: each for each in sorted(entry_points(group=self._group))}
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -132,7 +131,6 @@ class Verbs(click.Group):
             raise _PipeClosed from error
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
-        """Run the command and end the process."""
         _mend_streams()
         given = list(sys.argv[1:] if args is None else args)
         speak_as(self.program)
@@ -157,7 +155,6 @@ class Verbs(click.Group):
             eval("None")  # noqa: S307
 
     def _code(self, given: list[str], invocation: Invocation, *rest: Any, **extra: Any) -> int:
-        """Run the command; the exit code."""
         try:
             code = super().main(given, *rest, **extra)
             sys.stdout.flush()
@@ -183,7 +180,6 @@ cli = Verbs(
     "--model, MCRANKER_MODEL decides, else a key that is set, else a small model runs here.",
     epilog=EXIT_CODES,
 )
-"""`mcranker`, for tests and for the reference."""
 
 personas = Verbs(
     "personas",
@@ -192,37 +188,24 @@ personas = Verbs(
     help="See and check personas, rubrics and teams: the library's, and those in files.",
     epilog=EXIT_CODES,
 )
-"""`personas`, likewise."""
 
 main, main_of_personas = cli.run, personas.run
-"""The entry points of the commands."""
 
 
 class _PipeClosed(Exception):
     """The output has no reader any more; click would turn the plain error into exit code 1."""
 
 
-def _help_of(entry: EntryPoint) -> str:
-    """The line about the verb in the help, or why it cannot be used."""
+def _lazy(entry: EntryPoint) -> LazyVerb:
+    """Return an added verb, or one whose help says why it cannot be used."""
     try:
         found = entry.load()
-        return found.help if isinstance(found, LazyVerb) else str(found.get_short_help_str(200))
     except (ImportError, AttributeError) as error:
-        return f"Cannot be loaded from {entry.value!r}: {error}."
-
-
-def _loaded(entry: EntryPoint) -> click.Command:
-    try:
-        found = entry.load()
-        found = found.load() if isinstance(found, LazyVerb) else found
-    except (ImportError, AttributeError) as error:
-        raise click.ClickException(
-            f"the verb {entry.name!r} cannot be loaded from {entry.value!r}: {error}; "
-            "install what it needs, or remove the package that adds it"
-        ) from error
-    if not isinstance(found, click.Command):
-        raise click.ClickException(f"the verb {entry.name!r} is no click command")
-    return found
+        return LazyVerb(entry.value, f"Cannot be loaded from {entry.value!r}: {error}.")
+    if isinstance(found, LazyVerb):
+        return found
+    text = found.get_short_help_str(200) if isinstance(found, click.Command) else "No command."
+    return LazyVerb(entry.value, text)
 
 
 def _report(error: Exception, invocation: Invocation) -> int:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -84,16 +84,12 @@ class Interrupts:
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and sys.platform != "win32":
             # A shell's background job is deaf to Ctrl-C, but not to the others.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        handlers: dict[str, Any] = {
-            "SIGINT": self,
-            "SIGTERM": self._hear_other,
-            "SIGHUP": self._hear_other,
-        }
+        other = self._hear_other
+        handlers: dict[str, Any] = {"SIGINT": self, "SIGTERM": other, "SIGHUP": other}
         for name, handler in handlers.items():
             number = getattr(signal, name, None)
-            if number is not None and (
-                handler is self or signal.getsignal(number) is signal.SIG_DFL
-            ):
+            free = number is not None and signal.getsignal(number) is signal.SIG_DFL
+            if number is not None and (free or handler is self):
                 self._before[number] = signal.signal(number, handler)
         _active.append(self)
         return self
@@ -105,7 +101,6 @@ class Interrupts:
             signal.signal(number, handler)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle SIGINT."""
         if self._is_first(number):
             if self._cancel is None:
                 raise KeyboardInterrupt
@@ -117,7 +112,6 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
-        """Run an event loop; as `run_loop`."""
         import asyncio
 
         import anyio
@@ -186,7 +180,6 @@ class Invocation:
 
     @property
     def interruption(self) -> Interrupted:
-        """The message about an interrupt, with the exit code."""
         first = self.interrupts.first
         how = "interrupted" if first in (None, signal.SIGINT) else f"stopped by {first.name}"
         said = "".join(each if each.isprintable() else "?" for each in self.reached())
@@ -196,28 +189,31 @@ class Invocation:
     def logging(self) -> Iterator[None]:
         """Show the packages' warnings on standard error, one line each."""
         handler = _OneLine()
-        levels = [(logger, logger.level) for logger in map(logging.getLogger, _LOGGERS)]
-        for logger, _ in levels:
-            logger.addHandler(handler)
-            logger.setLevel(logging.WARNING)
-        try:
-            yield
-        finally:
-            for logger, level in levels:
-                logger.removeHandler(handler)
-                logger.setLevel(level)
-
-    @contextmanager
-    def noting(self, wanted: bool) -> Iterator[None]:
-        """Show informative log records of the block too, if `wanted`."""
-        loggers = [logging.getLogger(name) for name in _LOGGERS if wanted]
+        loggers = [logging.getLogger(name) for name in _LOGGERS]
         for logger in loggers:
-            logger.setLevel(logging.INFO)
+            logger.addHandler(handler)
         try:
-            yield
+            with _level(logging.WARNING):
+                yield
         finally:
             for logger in loggers:
-                logger.setLevel(logging.WARNING)
+                logger.removeHandler(handler)
+
+    def noting(self, wanted: bool) -> AbstractContextManager[None]:
+        """Show informative log records of the block too, if `wanted`."""
+        return _level(logging.INFO) if wanted else nullcontext()
+
+
+@contextmanager
+def _level(level: int) -> Iterator[None]:
+    before = [(logger, logger.level) for logger in map(logging.getLogger, _LOGGERS)]
+    for logger, _ in before:
+        logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger, former in before:
+            logger.setLevel(former)
 
 
 def debug_option() -> click.Option:

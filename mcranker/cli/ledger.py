@@ -10,14 +10,7 @@ import anyio
 import click
 
 from mcranker.cli.invocation import say
-from mcranker.cli.output import (
-    DONE,
-    ERROR,
-    Failure,
-    ledger_files,
-    present,
-    print_json,
-)
+from mcranker.cli.output import ERROR, Failure, ledger_files, present, print_json
 from mcranker.cli.verb import Reads, RealNumber, Verb, flag, output_flag, refuse
 from mcranker.errors import LedgerError
 from personas.format import counted, dollars, file_size
@@ -65,8 +58,7 @@ def _show(ctx: click.Context, store: LedgerStore) -> int:
     from personas.sanitize import plain
 
     shares, size = anyio.run(_sums, store)
-    oldest = min((share.oldest for share in shares), default=None)
-    newest = max((share.newest for share in shares), default=None)
+    dates = [min(x.oldest for x in shares), max(x.newest for x in shares)] if shares else []
     costs = [share.cost for share in shares if share.cost is not None]
     counts = ("input_tokens", "cached_input_tokens", "output_tokens")
     rows: list[dict[str, Any]] = [
@@ -80,18 +72,17 @@ def _show(ctx: click.Context, store: LedgerStore) -> int:
     record: dict[str, Any] = {
         "path": store.name,
         "bytes": size,
-        "answers": sum(share.answers for share in shares),
-        "unusable": sum(share.unusable for share in shares),
+        **{name: sum(row[name] for row in rows) for name in ("answers", "unusable")},
         "cost": math.fsum(costs) if len(costs) == len(shares) else None,
-        "oldest": oldest and oldest.isoformat(),
-        "newest": newest and newest.isoformat(),
+        **dict.fromkeys(("oldest", "newest")),
+        **{k: v.isoformat() for k, v in zip(("oldest", "newest"), dates, strict=False)},
         "by_model_and_stage": rows,
     }
 
     def show(console: Console) -> None:
         console.print(Text(plain(record["path"])), soft_wrap=True)
         parts = [counted(record["answers"], "answer"), file_size(size), dollars(record["cost"])]
-        parts += [f"{oldest:%Y-%m-%d} to {newest:%Y-%m-%d}"] if oldest and newest else []
+        parts += [" to ".join(f"{each:%Y-%m-%d}" for each in dates)] if dates else []
         console.print(Text(", ".join(parts)))
         figures = numbers("answers", "unusable", "tokens in", "cached", "out", "cost")
         texts = (
@@ -120,12 +111,12 @@ def _copy(ctx: click.Context, source: LedgerStore) -> int:
         f"the ledger {source.name!r} is damaged: {counted(copied + there, 'answer')} copied or "
         f"there already, {lost:,} lost{rest}"
     )
-    errors = [Failure("LedgerError", message)] if lost or rest else []
-    for each in errors:
-        say(f"error: {each.message}")
-    code, entries = ERROR if errors else DONE, [each.entry for each in errors]
     said = f"{counted(copied, 'answer')} copied; {there:,} were there already"
-    return present(ctx, said, code, entries, copied=copied, there=there, damaged=lost)
+    found: dict[str, Any] = {"copied": copied, "there": there, "damaged": lost}
+    if not (lost or rest):
+        return present(ctx, said, **found)
+    say(f"error: {message}")
+    return present(ctx, said, ERROR, [Failure("LedgerError", message).entry], **found)
 
 
 async def _copied(source: LedgerStore, target: LedgerStore) -> tuple[int, int, int, str]:
@@ -153,10 +144,8 @@ async def _copied(source: LedgerStore, target: LedgerStore) -> tuple[int, int, i
                 lost += 1
             else:
                 read += 1
-                created = int(answer.created.timestamp())
-                waiting.append(
-                    NewAnswer(answer.key, answer.reply, answer.model, answer.stage, created)
-                )
+                about = (answer.model, answer.stage, int(answer.created.timestamp()))
+                waiting.append(NewAnswer(answer.key, answer.reply, *about))
                 unusable += [answer.key] * answer.unusable
             if len(waiting) == MOST_KEYS:
                 await send()
@@ -182,11 +171,6 @@ def _remove(ctx: click.Context, store: LedgerStore) -> int:
 
 def _check(ctx: click.Context, store: LedgerStore) -> int:
     answers, problems = anyio.run(store.verify)
-    advice = (
-        f"the ledger {store.name!r} is damaged; damaged answers are asked for again when they "
-        "are needed; if the file itself is damaged, save the rest with 'mcranker ledger --copy "
-        "FILE' or SQLite's .recover, and move it away"
-    )
     if not problems:
         said = f"{counted(answers, 'answer')}, all whole"
         return present(ctx, said, answers=answers, problems=problems)
@@ -194,6 +178,11 @@ def _check(ctx: click.Context, store: LedgerStore) -> int:
         say(problem)
     if (more := len(problems) - _SHOWN_PROBLEMS) > 0:
         say(f"and {more:,} more; --output json lists all")
+    advice = (
+        f"the ledger {store.name!r} is damaged; damaged answers are asked for again when they "
+        "are needed; if the file itself is damaged, save the rest with 'mcranker ledger --copy "
+        "FILE' or SQLite's .recover, and move it away"
+    )
     say(f"error: {advice}")
     if ctx.params["output"] == "json":
         errors = [Failure("LedgerError", advice).entry]

@@ -132,30 +132,24 @@ def _list(ctx: click.Context) -> int:
     from mcranker.llm.local.catalogue import catalogue
     from personas.console import names, numbers, table
 
-    records = [
-        {**each.model_dump(mode="json"), "downloaded": is_here(each)} for each in catalogue()
-    ]
-    rows = (
+    shipped = [(each, is_here(each)) for each in catalogue()]
+    records = [{**each.model_dump(mode="json"), "downloaded": here} for each, here in shipped]
+    rows = [
         (
-            *(entry.name, file_size(entry.size), entry.licence),
-            *("encoder" if entry.tokenizer is not None else "chat", "yes" * is_here(entry)),
-            entry.note,
+            *(each.name, file_size(each.size), each.licence),
+            *("chat" if each.tokenizer is None else "encoder", "yes" * here, each.note),
         )
-        for entry in catalogue()
-    )
+        for each, here in shipped
+    ]
     providers = [
-        {
-            "prefix": prefix,
-            "key_variable": "" if isinstance(each, Exception) else each.key_variable,
-            "note": str(each) if isinstance(each, Exception) else each.note,
-        }
+        {"prefix": prefix, "key_variable": "", "note": str(each)}
+        if isinstance(each, Exception)
+        else {"prefix": prefix, "key_variable": each.key_variable, "note": each.note}
         for prefix, each in PROVIDERS.load_all().items()
     ]
 
     def show(console: Console) -> None:
-        named = [
-            (f"{each['prefix']}:NAME", each["key_variable"], each["note"]) for each in providers
-        ]
+        named = [(f"{x['prefix']}:NAME", x["key_variable"], x["note"]) for x in providers]
         console.print(table([names("model"), names("key"), ""], named))
         headings = [names("name"), *numbers("size"), names("licence")]
         console.print(table([*headings, "kind", "here", ""], rows))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -68,14 +69,12 @@ class Given:
 
     @property
     def ranker(self) -> str:
-        """The name of the one ranker."""
         if len(self.rankers) != 1:
             raise ConfigError(f"ranker={list(self.rankers)}: name one")
         return self.rankers[0]
 
     @property
     def ledger(self) -> str:
-        """The ledger, as ``--ledger`` takes it."""
         return self.options.get("ledger", "default") or "none"
 
     @property
@@ -84,7 +83,6 @@ class Given:
         return needed_models((name, self.options) for name in self.rankers)
 
     def make(self) -> Ranker:
-        """Make the ranker."""
         make: Callable[..., Ranker] = RANKERS.get(self.ranker)
         return make(**self.options)
 
@@ -175,9 +173,7 @@ def _file_options(path: str | None) -> dict[str, Any]:
     base = Path(path).absolute().parent
     table = {_tidy(name): value for name, value in read_toml(path).items()}
     names = table.get("ranker", "")
-    if not isinstance(names, str) and not (
-        isinstance(names, list) and all(isinstance(name, str) for name in names)
-    ):
+    if not all(isinstance(name, str) for name in (names if isinstance(names, list) else [names])):
         raise ConfigError(f"{path}: ranker = {names!r}: write the name of one")
     return {name: located(name, value, base) for name, value in table.items()}
 
@@ -193,36 +189,37 @@ def options_of(ranker: str = "") -> str:
     return formatter.getvalue().strip()
 
 
-def _sections(ranker: str) -> dict[str, list[Key]]:
+def _sections(ranker: str) -> dict[str, Iterable[Key]]:
     if ranker:
         own = own_keys(ranker)
         shared = [key for key in keys_of(ranker).values() if key not in own]
         return {f"Options of {ranker} alone": own, f"Options that {ranker} shares": shared}
-    found = {"Options of all rankers": list((keys_of("mcranker") | shared_keys()).values())}
-    found |= {f"Options of {name} alone": own_keys(name) for name in RANKERS.names}
-    found["Options of 'mcranker rank' alone"] = list(RANK_KEYS.values())
-    found["Options of 'mcranker rank-run' alone"] = list(RUN_KEYS.values())
-    found["Options of pipelines alone"] = list(stage_keys(of_rankers=False).values())
-    return found
+    return {
+        "Options of all rankers": (keys_of("mcranker") | shared_keys()).values(),
+        **{f"Options of {name} alone": own_keys(name) for name in RANKERS.names},
+        "Options of 'mcranker rank' alone": RANK_KEYS.values(),
+        "Options of 'mcranker rank-run' alone": RUN_KEYS.values(),
+        "Options of pipelines alone": stage_keys(of_rankers=False).values(),
+    }
 
 
 def _list_options(ctx: click.Context, ranker: str) -> int:
-    keys = [key for found in _sections(ranker).values() for key in found]
+    keys = chain.from_iterable(_sections(ranker).values())
     rows = [{"key": each.name, "values": each.values, "help": each.text} for each in keys]
     return present(ctx, options_of(ranker), options=rows)
 
 
 def _list_presets(ctx: click.Context, preset: str) -> int:
+    if preset:
+        if preset not in PRESETS:
+            raise ConfigError(f"there is no preset {preset!r}; presets: {', '.join(PRESETS)}")
+        pipeline = PipelineConfig.load(preset).model_dump(mode="json")
+        return present(ctx, preset_text(preset).rstrip(), pipeline=pipeline)
     from personas.console import names, table
 
-    if not preset:
-        found = [{"name": name, "about": PipelineConfig.load(name).about} for name in PRESETS]
-        listed = table([names("preset"), ""], [tuple(each.values()) for each in found])
-        return present(ctx, lambda console: console.print(listed), presets=found)
-    if preset not in PRESETS:
-        raise ConfigError(f"there is no preset {preset!r}; presets: {', '.join(PRESETS)}")
-    pipeline = PipelineConfig.load(preset).model_dump(mode="json")
-    return present(ctx, preset_text(preset).rstrip(), pipeline=pipeline)
+    found = [{"name": name, "about": PipelineConfig.load(name).about} for name in PRESETS]
+    listed = table([names("preset"), ""], [tuple(each.values()) for each in found])
+    return present(ctx, lambda console: console.print(listed), presets=found)
 
 
 def option_flags(*names: str, without: Collection[str] = ()) -> list[click.Parameter]:

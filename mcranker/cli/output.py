@@ -13,7 +13,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 DONE, ERROR, USAGE, MISSING_SCORES, BROKEN_PIPE = 0, 1, 2, 3, 141
 
 Write = Callable[[str], None]
-"""Takes the next piece of text."""
 
 # A name, an equals sign, and then a text in quotes, a value without, or nothing.
 _SETTING = re.compile(
@@ -59,9 +58,7 @@ class Failure:
     @property
     def entry(self) -> dict[str, Any]:
         """The failure as an entry of an envelope's ``errors``."""
-        entry = asdict(self)
-        del entry["exit_code"]
-        return entry
+        return {"code": self.code, "message": self.message, "retryable": self.retryable}
 
 
 def failure(error: BaseException) -> Failure:
@@ -77,11 +74,10 @@ def failure(error: BaseException) -> Failure:
         case Interrupted():
             # One line as it is: to import what makes it one may be what was interrupted.
             return Failure(code, str(error), retryable=True, exit_code=error.exit_code)
-        case ConfigError():
-            return Failure(code, one_line(as_flags(str(error))), exit_code=USAGE)
         case MCRankerError():
             retryable = bool(getattr(error, "retryable", False))
-            return Failure(code, one_line(as_flags(str(error))), retryable)
+            exit_code = USAGE if isinstance(error, ConfigError) else ERROR
+            return Failure(code, one_line(as_flags(str(error))), retryable, exit_code)
         case OSError():
             return Failure(code, one_line(_os_message(error)))
         case UnicodeDecodeError():
@@ -135,18 +131,15 @@ def present(
     /,
     **results: Any,
 ) -> int:
-    """Print what a verb found: a page or plain lines, or with ``--output json`` an envelope.
-
-    Returns the exit code.
-    """
+    """Print what a verb found: a page or lines, or with ``--output json`` an envelope; the code."""
     if ctx.params["output"] == "json":
         return print_json(code, errors, **results)
     if isinstance(shown, str):
         print_line(shown)
-        return code
-    from personas.console import print_page
+    else:
+        from personas.console import print_page
 
-    print_page(shown)
+        print_page(shown)
     return code
 
 
@@ -171,11 +164,10 @@ def output(name: str | None) -> Iterator[Write]:
 
 def keep(name: str | None, write: Callable[[str], object], ledger: str) -> Failure | None:
     """Write a file besides the output, if it has a name; a failure is said."""
-    if name is None:
-        return None
     try:
         with saying_where(ledger):
-            write(name)
+            if name is not None:
+                write(name)
     except OSError as error:
         found = failure(error)
         say(f"error: {found.message}")

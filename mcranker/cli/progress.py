@@ -1,12 +1,8 @@
-"""Progress on standard error: a bar on a terminal, a line at the end elsewhere.
-
-Trackers count, and know nothing of terminals; `ProgressDisplay` shows what one has counted.
-"""
+"""Progress on standard error: a bar on a terminal, a line at the end elsewhere."""
 
 from __future__ import annotations
 
 import importlib.util
-import math
 import sys
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,22 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import DONE, ERROR, print_line
 from mcranker.cli.verb import flag
-from mcranker.errors import FATAL_ERRORS, MCRankerError
+from mcranker.errors import FATAL_ERRORS, InputError, MCRankerError
+from mcranker.estimate import cost_of
 from mcranker.events import RankingStarted
 from personas.format import counted, dollars, file_size
 from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress
-
     from mcranker.llm.local.catalogue import CatalogueEntry
     from mcranker.rag.result import RAGEvent
+    from mcranker.rankers import RankedQuery
 
 _STAGES = {
     "TeamRecruited": "writing criteria",
@@ -68,24 +65,18 @@ class Tracker:
 
     @property
     def reached(self) -> str:
-        """Progress in words."""
         return f"after {self.done:,} of {self.total or 0:,} {self.unit}"
 
     @property
     def used(self) -> str:
         """``34 calls, 51,200 tokens, $0.012``; a cost only where there is one and it is known."""
-        from mcranker.llm.prices import cost
-
         table = UsageTable()
         for each in (self.usage, *self.current.values()):
             table.add_all(each)
         total, known = table.total, table.reused.total.calls
-        if not total.calls and not known:
-            return ""
-        costs = [cost(model, usage) for (_, _, model), usage in table.items()]
-        spent = math.fsum(each for each in costs if each is not None) if None not in costs else 0
+        spent = cost_of(table)
         parts = [
-            counted(total.calls, "call"),
+            counted(total.calls, "call") if total.calls or known else "",
             counted(total.input_tokens + total.output_tokens, "token") if total.calls else "",
             dollars(spent) if spent else "",
             f"{known:,} from the ledger" if known else "",
@@ -101,7 +92,6 @@ class QueryTracker(Tracker):
     unit: str = ""
 
     def take(self, event: RAGEvent) -> None:
-        """Count one event."""
         if isinstance(event, RankingStarted):
             self.current[event.query_id] = event.usage
         if stage := _STAGES.get(getattr(event, "name", type(event).__name__)):
@@ -124,20 +114,28 @@ class ProgressDisplay:
 
     def __init__(self, tracker: Tracker, *, wanted: bool) -> None:
         self._tracker = tracker
-        self._progress: Progress | None = _progress() if wanted else None
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[count]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[used]}", style="dim"),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            disable=not wanted,
+        )
+        self._task = self._progress.add_task(tracker.stage, total=None, count="", used="")
 
     def __enter__(self) -> ProgressDisplay:
-        if self._progress is not None:
-            self._task = self._progress.add_task(self._tracker.stage, total=None, count="", used="")
-            self._progress.start()
+        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        self._progress.stop()
 
     def take(self, event: RAGEvent) -> None:
-        """Count an event of one query, and show it."""
         assert isinstance(self._tracker, QueryTracker)
         self._tracker.take(event)
         self.update()
@@ -145,25 +143,25 @@ class ProgressDisplay:
     def update(self) -> None:
         """Show what the tracker has counted by now; the time left includes what follows."""
         tracker, total = self._tracker, self._tracker.total
-        if self._progress is not None:
-            self._progress.update(
-                self._task,
-                description=tracker.stage,
-                completed=tracker.done,
-                total=total and total * (1 + tracker.after),
-                count=f"{tracker.done:,}/{total:,} {tracker.unit}" if total else "",
-                used=tracker.used,
-            )
+        if self._progress.disable:
+            return
+        self._progress.update(
+            self._task,
+            description=tracker.stage,
+            completed=tracker.done,
+            total=total and total * (1 + tracker.after),
+            count=f"{tracker.done:,}/{total:,} {tracker.unit}" if total else "",
+            used=tracker.used,
+        )
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Take the display away while the block writes results."""
-        self.__exit__()
+        self._progress.stop()
         try:
             yield
         finally:
-            if self._progress is not None:
-                self._progress.start()
+            self._progress.start()
 
 
 @contextmanager
@@ -176,18 +174,13 @@ def showing(ctx: click.Context, tracker: Tracker, reached: str = "{}") -> Iterat
         yield display
 
 
-class Done(Protocol):
-    """A result of one of many queries, or its error."""
-
-    @property
-    def error(self) -> MCRankerError | None: ...
-
-
-class Finished(Done, Protocol):
-    """One with its place in the order of writing, from 0."""
+class Finished(Protocol):
+    """One of many results, or its error, with its place in the order of writing, from 0."""
 
     @property
     def place(self) -> int: ...
+    @property
+    def error(self) -> MCRankerError | None: ...
 
 
 F = TypeVar("F", bound=Finished)
@@ -225,11 +218,8 @@ async def in_order(
         say(f"{tracker.stage}: {', '.join(filter(None, parts))}")
 
 
-async def work_off(ctx: click.Context, results: AsyncIterable[Done], total: int) -> int:
-    """Count a worker's results until there are no more, or one that all others would meet.
-
-    Says what was done; the exit code.
-    """
+async def work_off(ctx: click.Context, results: AsyncIterable[RankedQuery], total: int) -> int:
+    """Count a worker's results until there are no more, or one that all others would meet."""
     errors: list[MCRankerError] = []
     tracker = Tracker("working", total)
     with showing(ctx, tracker) as display:
@@ -243,10 +233,9 @@ async def work_off(ctx: click.Context, results: AsyncIterable[Done], total: int)
         f"{tracker.done - len(errors):,} of {total:,} queries done here; the same command "
         "without --worker takes all results from the ledger"
     )
-    if not errors:
-        return DONE
-    say(f"error: {counted(len(errors), 'query', 'queries')} failed; the first: {errors[0]}")
-    return ERROR
+    if errors:
+        say(f"error: {counted(len(errors), 'query', 'queries')} failed; the first: {errors[0]}")
+    return ERROR if errors else DONE
 
 
 def worker_flag() -> click.Parameter:
@@ -263,14 +252,12 @@ def worker_flag() -> click.Parameter:
 
 def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
     """Fetch local models of the catalogue that are missing before the work begins."""
-    from mcranker.llm.local.catalogue import find
     from mcranker.llm.local.model_files import resolve, resolve_encoder
 
-    for model in models:
-        prefix, _, name = model.strip().partition(":")
-        entry = find(name) if prefix == "local" else None
-        if entry is None or Path(name).exists() or is_here(entry) or not _can_be_used(entry):
-            continue
+    for name, entry in _missing(models):
+        packages = ("xllamacpp",) if entry.tokenizer is None else ("onnxruntime", "tokenizers")
+        if not all(map(importlib.util.find_spec, packages)):
+            continue  # connecting says what to install
         if not quiet:
             say(f"fetching {plain(name)} ({file_size(entry.size)})")
         if ctx := click.get_current_context(silent=True):
@@ -278,10 +265,23 @@ def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
         resolve(name) if entry.tokenizer is None else resolve_encoder(entry)
 
 
-def _can_be_used(entry: CatalogueEntry) -> bool:
-    """True if the packages of the local engine, or of the local encoder, are installed."""
-    packages = ("xllamacpp",) if entry.tokenizer is None else ("onnxruntime", "tokenizers")
-    return all(importlib.util.find_spec(each) is not None for each in packages)
+def check_local_models(models: Iterable[str]) -> None:
+    """Refuse local models that would have to be fetched first."""
+    for name, entry in _missing(models):
+        raise InputError(
+            f"local:{name} is not on this machine, and --dry-run fetches nothing; "
+            f"run 'mcranker models --download {entry.name}' first"
+        )
+
+
+def _missing(models: Iterable[str]) -> Iterator[tuple[str, CatalogueEntry]]:
+    from mcranker.llm.local.catalogue import find
+
+    for model in models:
+        prefix, _, name = (part.strip() for part in model.partition(":"))
+        entry = find(name) if prefix == "local" else None
+        if entry is not None and not Path(name).exists() and not is_here(entry):
+            yield name, entry
 
 
 def is_here(entry: CatalogueEntry) -> bool:
@@ -289,25 +289,3 @@ def is_here(entry: CatalogueEntry) -> bool:
     from mcranker.llm.local.model_files import cache_folder
 
     return all((cache_folder() / part.file).is_file() for part in entry.files)
-
-
-def _progress() -> Progress:
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[count]}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[used]}", style="dim"),
-        console=_console(),
-        transient=True,
-        redirect_stdout=False,
-    )
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True)

@@ -19,6 +19,7 @@ from mcranker.cli.options import RANK_KEYS, RUN_KEYS, Given, given_options, opti
 from mcranker.cli.progress import (
     QueryTracker,
     Tracker,
+    check_local_models,
     fetch_models,
     in_order,
     live_is_wanted,
@@ -26,7 +27,7 @@ from mcranker.cli.progress import (
     work_off,
     worker_flag,
 )
-from mcranker.cli.results import Results, check_local_models, show_estimate
+from mcranker.cli.results import Results, show_estimate
 from mcranker.cli.verb import Reads, Verb, WholeNumber, Writes, dry_run_flag, flag, refuse
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
@@ -56,22 +57,18 @@ from personas.ranking.usage import UsageTable
 Work = Callable[[], Iterator[tuple[Query, list[Passage]]]]
 """Returns the queries, each with its passages in first-stage order."""
 
-_QUERY_KEYS = {"id": ("_id", "id", "qid", "query_id"), "text": ("text", "query", "question")}
-"""BEIR's names before PyTerrier's."""
+_QUERY_IDS = ("_id", "id", "qid", "query_id")  # BEIR's names before PyTerrier's
+_QUERY_TEXTS = ("text", "query", "question")
 
 
 def _rank(ctx: click.Context) -> int:
     params, texts, source = ctx.params, ctx.params["passages"], ctx.params["docs"]
+    files = [text for text in texts if os.path.exists(text) and not is_folder(text)]  # noqa: PTH110
+    where = f"{files[0]!r} is a file; rank the passages in it with --docs " if files else ""
     refuse(
         ctx,
         (texts and source is not None, "give passages after the query or with --docs, not both"),
-        *(
-            (
-                os.path.exists(text) and not is_folder(text),  # noqa: PTH110
-                f"{text!r} is a file; rank the passages in it with --docs {shlex.quote(text)}",
-            )
-            for text in texts
-        ),
+        (files, where + shlex.join(files[:1])),
     )
     given = given_options(ctx, own=RANK_KEYS)
     ctx.ensure_object(Invocation).doing("reading queries and passages")
@@ -132,15 +129,15 @@ def _ranked(
     *,
     many: bool,
 ) -> int:
-    """Rank, or estimate, and write what is wanted; the exit code."""
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
-    names = chain((("query", each.id) for each in queries), (("passage", p.id) for p in passages))
-    for what, name in names if params["output"] == "trec" else ():
-        if not can_be_named(name):
-            raise InputError(
-                f"the {what} id {name!r} holds white space or a zero byte, which a TREC run cannot "
-                "have; rename it, or use --output jsonl"
-            )
+    if params["output"] == "trec":
+        names = [*(("query", each.id) for each in queries), *(("passage", p.id) for p in passages)]
+        for what, name in names:
+            if not can_be_named(name):
+                raise InputError(
+                    f"the {what} id {name!r} holds white space or a zero byte, which a TREC run "
+                    "cannot have; rename it, or use --output jsonl"
+                )
     quiet, reasons = params["quiet"], params["reasons"]
     with invocation.noting(live_is_wanted(quiet=quiet)):
         if params["dry_run"]:
@@ -173,13 +170,11 @@ def _ranked(
 
 
 def _advice(given: Mapping[str, Any], *, many: bool) -> str:
-    """Say where the page is, or how to get one."""
     if given.get("report") is not None:
         return f"wrote {given['report']}, the page that shows why"
     if given["save"] is not None:
-        query = " --query ID" if many else ""
-        command = f"mcranker inspect {shlex.quote(given['save'])}{query} --html why.html"
-        return f"for a page that shows why: {command}"
+        command = f"mcranker inspect {shlex.quote(given['save'])}{' --query ID' * many}"
+        return f"for a page that shows why: {command} --html why.html"
     option = "--save FILE" if many else "--report why.html"
     return f"for a page that shows why, rank again with {option}; answers are kept"
 
@@ -232,20 +227,19 @@ def read_passages(source: str, format: Format | None = None) -> list[Passage]:  
 
 def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
     """The queries of a file with an id and a text each, in its order."""
-    found = read_text_lines(source, refuse_document, format_of(source))
-    lines = ((where, line) for where, line in found if line.strip())
-    first = next(lines, None)
-    if first is not None:
-        lines = (each for each in chain([first], lines))
+    name, kind = named(source), format_of(source)
+    found = read_text_lines(source, refuse_document, kind)
+    lines: Iterator[tuple[str, str]] = (each for each in found if each[1].strip())
+    if (first := next(lines, None)) is not None:
+        lines = chain([first], lines)
         if has_topics(first[1]) or has_headings(first[1]):
-            return read_topics(lines, named(source), topic_field)
-    entries = read_entries(lines, named(source), format_of(source))
-    queries = list(distinct(of_entries(_queries(entries)), InputError))
-    for query in queries:
-        if not query.text.strip():
-            raise InputError(f"{named(source)}: query {query.id!r} has no text")
+            return read_topics(lines, name, topic_field)
+    entries = _queries(read_entries(lines, name, kind))
+    queries = list(distinct(of_entries(entries), InputError))
+    if empty := [query.id for query in queries if not query.text.strip()]:
+        raise InputError(f"{name}: query {empty[0]!r} has no text")
     if not queries:
-        raise InputError(f"{named(source)}: there is no query in it")
+        raise InputError(f"{name}: there is no query in it")
     return [Query(each.text, each.id, each.metadata.get("messages", ())) for each in queries]
 
 
@@ -258,25 +252,24 @@ def read_corpus(source: str, wanted: Container[str]) -> dict[str, Passage]:
 
 
 def _queries(entries: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Records of queries with the keys of passages; earlier turns of a conversation are kept."""
     for where, entry in entries:
         if not isinstance(entry, Mapping):
             yield where, entry
-        elif entry.get("keep") is not False:
-            record = {"_id": entry[_key(where, entry, "id", _QUERY_KEYS["id"])]}
-            yield where, record | _question(where, entry)
-
-
-def _question(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The text of a query's record, and the earlier turns of its conversation."""
-    messages, keys = entry.get("messages"), _QUERY_KEYS["text"]
-    if messages is None:
-        return {"text": entry[_key(where, entry, "text", keys)]}
-    key = key_of(entry, keys)
-    try:
-        query = in_conversation(messages, None if key is None else Query(entry[key]))
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
-    return {"text": query.text, "messages": query.turns}
+            continue
+        if entry.get("keep") is False:
+            continue
+        record: dict[str, Any] = {"_id": entry[_key(where, entry, "id", _QUERY_IDS)]}
+        if (messages := entry.get("messages")) is None:
+            record["text"] = entry[_key(where, entry, "text", _QUERY_TEXTS)]
+        else:
+            key = key_of(entry, _QUERY_TEXTS)
+            try:
+                query = in_conversation(messages, None if key is None else Query(entry[key]))
+            except InputError as error:
+                raise InputError(f"{where}: {error}") from error
+            record |= {"text": query.text, "messages": query.turns}
+        yield where, record
 
 
 def _with_ids(entries: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -44,17 +44,17 @@ def reference(where: str = OWN) -> str:
     module, _, attribute = where.partition(":")
     command = getattr(import_module(module), attribute)
     assert isinstance(command, Verbs), where
-    own = where == OWN
-    result, empty = RESULTS.get(command.program, ("results", "[]"))
+    own, program = where == OWN, command.program
+    result, empty = RESULTS.get(program, ("results", "[]"))
     introduction = INTRODUCTION.format(
-        program=command.program,
-        variable=command.program.upper().replace("-", "_"),
-        argument="" if own else f" {where}",
-        file="docs/cli.md" if own else f"docs/{command.program}.md",
+        program=program,
         result=result,
         empty=empty,
+        variable=program.upper().replace("-", "_"),
+        argument="" if own else f" {where}",
+        file="docs/cli.md" if own else f"docs/{program}.md",
     )
-    texts = {ctx.command_path: ctx.get_help() for ctx in _commands(command, command.program)}
+    texts = {ctx.command_path: ctx.get_help() for ctx in _commands(command, program)}
     if own:
         texts["mcranker rank --options"] = options_of()
     return introduction + "".join(
@@ -65,7 +65,6 @@ def reference(where: str = OWN) -> str:
 def _commands(
     command: click.Command, name: str, parent: click.Context | None = None
 ) -> Iterator[click.Context]:
-    """Yield a command and all below it."""
     help_names = ["-h", "--help"]
     ctx = click.Context(command, parent, name, terminal_width=WIDTH, help_option_names=help_names)
     yield ctx

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,6 @@ from mcranker.cli.output import (
     present,
     saying_where,
 )
-from mcranker.cli.progress import is_here
-from mcranker.errors import InputError
 from mcranker.estimate import Estimate
 from personas.console import letter, numbers, print_page, rendered, table
 from personas.format import counted, dollars, seconds, weight
@@ -127,19 +125,17 @@ class Results:
     def finish(self, queries: int) -> int:
         """Report missing scores on standard error; return the exit code."""
         self._keep(self._wanted["save"], lambda _: self._saving.close())
-        code = MISSING_SCORES if self._errors else DONE
         if self._missing:
-            code = MISSING_SCORES
             lost = f"{counted(sum(self._missing), 'score')} missing"
             if self._many:
                 say(f"warning: {lost} in {len(self._missing)} of {queries} queries")
             self._errors.append({"code": "MissingScores", "message": lost, "retryable": True})
         if failed := queries - self._ranked:
-            code = ERROR
             first = self._failed[0] if self._failed else "which was not begun"
             of_all = counted(queries, "query", "queries")
             say(f"error: {failed} of {of_all} not ranked; the first, {first}")
-        code = ERROR if self.unwritten else code
+        code = MISSING_SCORES if self._errors else DONE
+        code = ERROR if failed or self.unwritten else code
         if self._wanted["output"] == "json":
             found = {"rankings": self._rankings} if self._many else {"ranking": self._rankings[0]}
             self._write(envelope(code, self._errors, **found))
@@ -162,31 +158,24 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
         if why := member.persona.reason or member.persona.description:
             text.append(f": {clipped(why, _MOST)}", style=NOTE)
         screen.line(text)
-        listed = (
-            f"{clipped(each.name, 200)} {weight(each.weight)}"
-            for each in (member.rubric.criteria if member.rubric else ())
-        )
         if member.rubric:
+            listed = (f"{clipped(x.name, 200)} {weight(x.weight)}" for x in member.rubric.criteria)
             screen.words(", ".join(listed), indent=5)
     screen.line()
     hits = ranking[:top]
     if hits:
         show_table(screen, ranking, hits)
+        if rest := len(ranking) - len(hits):
+            screen.words(f"{rest:,} more; --top {len(ranking)} shows all", NOTE)
+        show_legend(screen, ranking)
     else:
         screen.words("no passages", NOTE)
-    if rest := len(ranking) - len(hits):
-        screen.words(f"{rest:,} more; --top {len(ranking)} shows all", NOTE)
-    if hits:
-        show_legend(screen, ranking)
     screen.line()
     show_warnings(screen, ranking)
     if left_out := len(ranking.passages) - len(ranking.dropped) - len(ranking):
-        limits = " and ".join(
-            f"{name}={ranking.config[name]:g}"
-            for name in ("min_relevance", "top_n")
-            if ranking.config.get(name) is not None
-        )
-        screen.words(f"{counted(left_out, 'passage')} left out by {limits}", NOTE)
+        limits = {name: ranking.config.get(name) for name in ("min_relevance", "top_n")}
+        given = " and ".join(f"{k}={v:g}" for k, v in limits.items() if v is not None)
+        screen.words(f"{counted(left_out, 'passage')} left out by {given}", NOTE)
     screen.words(_taken(ranking), NOTE)
     show_missing(screen, ranking)
 
@@ -204,20 +193,6 @@ def _taken(ranking: Ranking) -> str:
         *dict.fromkeys(clipped(name, 200) for name in ranking.models.values()),
     ]
     return ", ".join(filter(None, parts))
-
-
-def check_local_models(models: Iterable[str]) -> None:
-    """Refuse local models that would have to be fetched first."""
-    from mcranker.llm.local.catalogue import find
-
-    for model in models:
-        kind, _, name = model.strip().partition(":")
-        entry = find(name.strip()) if kind == "local" else None
-        if entry is not None and not is_here(entry):
-            raise InputError(
-                f"{model} is not on this machine, and --dry-run fetches nothing; "
-                f"run 'mcranker models --download {entry.name}' first"
-            )
 
 
 def show_estimate(ctx: click.Context, estimate: Estimate) -> int:

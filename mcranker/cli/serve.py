@@ -110,17 +110,12 @@ async def _serve_http(server: MCPServer, settings: Settings, *, quiet: bool) -> 
     from mcranker.serve.server import address_of, listen, serve
 
     app = server.streamable_http_app()
-    # The session manager cancels what is under way.
-    app.state.drain = app.state.give_up = int
+    app.state.drain = app.state.give_up = int  # the session manager cancels what is under way
     # Clients keep streams open for as long as there is a server.
     briefly = replace(settings, limits=settings.limits.model_copy(update={"stop": 0}))
     with listen(settings) as bound:
-
-        def started() -> None:
-            if not quiet:
-                say(f"serving MCP at {address_of(bound)}/mcp")
-
-        await serve(app, briefly, bound, started=started)
+        at = f"serving MCP at {address_of(bound)}/mcp"
+        await serve(app, briefly, bound, started=lambda: None if quiet else say(at))
 
 
 def _fetch(settings: Settings, *, quiet: bool) -> None:
@@ -129,58 +124,47 @@ def _fetch(settings: Settings, *, quiet: bool) -> None:
 
 
 def _settings(ctx: click.Context) -> Settings:
-    """The service that the file, or the flags, describe."""
     params = ctx.params
-    if params["mcp"] is None:
-        _check_installed("serve", "the service")
-    else:
-        _check_installed("mcp", "the MCP server")
+    _check_installed("serve" if params["mcp"] is None else "mcp")
     ctx.ensure_object(Invocation).doing("getting ready; nothing was sent")
     from mcranker.rag.config import stage_keys
     from mcranker.rankers import RANKERS
-    from mcranker.serve.settings import (
-        TABLES,
-        AnswerSettings,
-        RankerSettings,
-        Settings,
-        load_settings,
-    )
+    from mcranker.serve import settings as made
 
-    if params["config"] is not None and TABLES & read_toml(params["config"]).keys():
+    if params["config"] is not None and made.TABLES & read_toml(params["config"]).keys():
         own = ("option", "unscored", "index", "preset", "pipeline")
-        for name in (*flag_options(ctx), *(name for name in own if params[name])):
+        if given := [*flag_options(ctx), *(name for name in own if params[name])]:
             raise click.UsageError(
-                f"--{name.replace('_', '-')} does not go with the tables of --config; "
+                f"--{given[0].replace('_', '-')} does not go with the tables of --config; "
                 "write it in the file",
                 ctx,
             )
-        settings = load_settings(params["config"])
+        settings = made.load_settings(params["config"])
     else:
         index, answer = params["index"], None
-        if index is None and (params["preset"] or params["pipeline"]):
-            raise click.UsageError("a pipeline needs documents; give --index as well", ctx)
-        given = given_options(ctx, own=stage_keys() if index else None)
+        lost = index is None and (params["preset"] or params["pipeline"])
+        refuse(ctx, (lost, "a pipeline needs documents; give --index as well"))
+        chosen = given_options(ctx, own=stage_keys() if index else None)
         if index is not None:
-            answer = AnswerSettings(index, *given_pipeline(ctx, given))
+            answer = made.AnswerSettings(index, *given_pipeline(ctx, chosen))
         # All who reach this machine's loopback may try another team in the playground.
-        chosen = ("team",) if RANKERS.get(given.ranker).takes_team else ()
+        free = ("team",) if RANKERS.get(chosen.ranker).takes_team else ()
         unscored = {"unscored": value} if (value := params["unscored"]) else {}
-        name, options = given.ranker, given.options
-        ranker = RankerSettings(name, name, options, ("*",), chosen, **unscored)
-        settings = Settings(rankers=(ranker,), answer=answer)
+        name = chosen.ranker
+        ranker = made.RankerSettings(name, name, chosen.options, ("*",), free, **unscored)
+        settings = made.Settings(rankers=(ranker,), answer=answer)
     changed = {name: params[name] for name in ("host", "port") if params[name] is not None}
     return replace(settings, **changed)
 
 
-def _check_installed(extra: str, server: str) -> None:
-    missing = [each for each in PACKAGES[extra] if importlib.util.find_spec(each) is None]
-    if missing:
-        needed = ", ".join(missing)
+def _check_installed(extra: str) -> None:
+    if missing := [each for each in PACKAGES[extra] if importlib.util.find_spec(each) is None]:
+        needed, server = ", ".join(missing), {"mcp": "the MCP server"}.get(extra, "the service")
         raise ConfigError(f"{server} needs {needed}; run: pip install 'mcranker[{extra}]'")
 
 
 def _make_key() -> int:
-    _check_installed("serve", "the service")
+    _check_installed("serve")
     from mcranker.serve.settings import hash_key, new_key
 
     key = new_key()

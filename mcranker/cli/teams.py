@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -75,54 +75,40 @@ async def _team_for(ctx: click.Context, ranker: MCRanker) -> Team:
 
 
 def _list(ctx: click.Context) -> int:
-    topics, teams = ctx.params["topics"], ctx.params["teams"]
-    entries = [each for each in _library(teams=teams) if _is_about(each, topics)]
+    topics, what = ctx.params["topics"], "teams" if ctx.params["teams"] else "members"
+    every = _teams() if what == "teams" else _members()
+    entries = [each for each in every if _is_about(each, topics)]
     if not entries and ctx.params["output"] != "json":
-        every = "personas list --teams" if teams else "personas list"
-        say(f"the library has nothing on {' '.join(topics)!r}; '{every}' shows all")
+        command = "personas list --teams" if what == "teams" else "personas list"
+        say(f"the library has nothing on {' '.join(topics)!r}; '{command}' shows all")
         return DONE
-    rest = "members" if teams else "topics"
-    columns = [names("name"), *([] if teams else numbers("criteria")), Column(rest)]
-    counts = [[] if teams else [str(each["criteria"])] for each in entries]
-    rows = [
-        (each["name"], *count, ", ".join(each[rest]))
-        for each, count in zip(entries, counts, strict=True)
-    ]
+    if what == "teams":
+        columns = [names("name"), Column("members")]
+        rows = [[each["name"], ", ".join(each["members"])] for each in entries]
+    else:
+        columns = [names("name"), *numbers("criteria"), Column("topics")]
+        rows = [[x["name"], str(x["criteria"]), ", ".join(x["topics"])] for x in entries]
     made = table(columns, rows)
-    return present(
-        ctx, lambda console: console.print(made), **{"teams" if teams else "members": entries}
-    )
+    return present(ctx, lambda console: console.print(made), **{what: entries})
 
 
-def _library(*, teams: bool) -> list[dict[str, Any]]:
-    if teams:
-        return [
-            {
-                "name": name,
-                "team": team.name,
-                "description": team.description,
-                "members": list(team.names),
-            }
-            for name, team in ((name, library.team(name)) for name in library.team_names())
-        ]
-    return [
-        {
-            "name": name,
-            "persona": member.name,
-            "description": member.persona.description,
-            "topics": list(member.persona.topics),
-            "criteria": len(member.rubric.criteria) if member.rubric else 0,
-        }
-        for name, member in zip(library.member_names(), library.members(), strict=True)
-    ]
+def _teams() -> Iterator[dict[str, Any]]:
+    for name in library.team_names():
+        team = library.team(name)
+        said = {"team": team.name, "description": team.description}
+        yield {"name": name, **said, "members": list(team.names)}
+
+
+def _members() -> Iterator[dict[str, Any]]:
+    for name, member in zip(library.member_names(), library.members(), strict=True):
+        persona, criteria = member.persona, member.rubric.criteria if member.rubric else ()
+        said = {"persona": persona.name, "description": persona.description}
+        yield {"name": name, **said, "topics": list(persona.topics), "criteria": len(criteria)}
 
 
 def _is_about(entry: dict[str, Any], words: Iterable[str]) -> bool:
-    """True if every word occurs in some text of the entry."""
-    texts = " ".join(
-        " ".join(value) if isinstance(value, list) else str(value) for value in entry.values()
-    )
-    return all(word.casefold() in texts.casefold() for word in words)
+    texts = str(list(entry.values())).casefold()
+    return all(word.casefold() in texts for word in words)
 
 
 def _show(ctx: click.Context) -> int:
@@ -142,40 +128,37 @@ def _show(ctx: click.Context) -> int:
         {
             "source": name,
             "kind": kind(record),
-            "record": record.model_dump(mode="json", exclude_defaults=True),
             "edited": edited_names(record),
+            "record": record.model_dump(mode="json", exclude_defaults=True),
         }
         for name, record in found
     ]
 
     def show(console: Console) -> None:
         for place, (name, record) in enumerate(found):
-            if place:
-                console.print()
             if len(found) > 1:
-                console.print(Text(plain(name), style="dim"), no_wrap=True, overflow="ellipsis")
+                title = Text("\n" * (place > 0) + plain(name), style="dim")
+                console.print(title, no_wrap=True, overflow="ellipsis")
             show_record(console, record)
 
     return present(ctx, show, records=entries)
 
 
 def _check(ctx: click.Context) -> int:
-    """Check that files can be used, and list faults."""
     if ctx.params["output"] == "yaml":
         raise click.UsageError("--check goes with --output table or json", ctx)
     checked = [check_file(Path(name)) for name in dict.fromkeys(ctx.params["names"])]
     bad = [each for each in checked if each.problems]
     code = ERROR if bad else DONE
     message = f"{len(bad):,} of {counted(len(checked), 'file')} cannot be used"
+    errors = [Failure("SchemaError", message).entry] if bad else []
+    for each in checked if ctx.params["output"] == "table" else ():
+        for text in each.problems or [f"{each.file}: {each.holds}"]:
+            print_line(plain(text))
+        for text in each.warnings:
+            say(f"warning: {text}")
     if ctx.params["output"] == "json":
-        errors = [Failure("SchemaError", message).entry] if bad else []
         print_json(code, errors, files=[asdict(each) for each in checked])
-    else:
-        for each in checked:
-            for text in each.problems or [f"{each.file}: {each.holds}"]:
-                print_line(plain(text))
-            for text in each.warnings:
-                say(f"warning: {text}")
     if bad:
         say(f"error: {message}")
     return code
@@ -218,14 +201,14 @@ def _show_member(screen: Screen, member: Member, share: float | None = None) -> 
 
 def _show_persona(screen: Screen, persona: Persona, title: Text) -> None:
     screen.words(title)
-    labelled = (("", persona.description), ("why: ", persona.reason))
-    for label, said in (*labelled, ("topics: ", ", ".join(persona.topics))):
+    topics = ", ".join(persona.topics)
+    labelled = {"": persona.description, "why: ": persona.reason, "topics: ": topics}
+    for label, said in labelled.items():
         if said:
             screen.words(Text(label, style=NOTE).append(plain(said), style="not dim"))
 
 
 def _show_rubric(screen: Screen, rubric: Rubric) -> None:
-    """The criteria with their weights as bars."""
     if rubric.reason:
         screen.words(plain(rubric.reason))
     for criterion in rubric.criteria:
@@ -294,11 +277,7 @@ show = Verb(
     _show,
     params=[
         click.Argument(["names"], type=Reads(), metavar="NAME|FILE...", nargs=-1, required=True),
-        flag(
-            "--check",
-            "Check files instead; exit code 1 if one cannot be used.",
-            is_flag=True,
-        ),
+        flag("--check", "Check files instead; exit code 1 if one cannot be used.", is_flag=True),
         output_flag(
             "records (or, with --check, files)",
             forms=("table", "yaml", "json"),

@@ -4,15 +4,13 @@
 ...     return present(ctx, lambda console: console.print("hello"), said="hello")
 >>> command = Verb("greet", _greet, params=[output_flag("said")], help="Say hello.")
 
-It is named in `mcranker.cli.group.VERBS`. The function gets the values in ``ctx.params`` and
-returns the exit code; `mcranker.cli.output` prints. A parameter says by its type, `Reads` or
-`Writes`, that it names files, which are checked before anything is asked or paid for.
+It is named in `mcranker.cli.group.VERBS`. The function returns the exit code. The files of
+parameters with the types `Reads` and `Writes` are checked before anything is asked or paid for.
 """
 
 from __future__ import annotations
 
 import errno
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,31 +21,32 @@ import click
 from mcranker.cli.invocation import Invocation, debug_option
 from mcranker.cli.output import ARGUMENTS
 from mcranker.config import LARGEST
-from mcranker.paths import is_file
+from mcranker.paths import is_file, is_folder
 from personas.io.atomic import check_place
 from personas.io.lines import STDIN
 
 OTHER = "Options"
 
 
-class WholeNumber(click.IntRange):
-    """A whole number, within 64 bits unless limited further; the help leaves that limit out."""
+class _In64Bits:
+    """A number within 64 bits unless limited further; the help leaves that limit out."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if abs(number) > LARGEST:
-            self.fail(f"{value!r} is beyond 64 bits; give one of up to {LARGEST}.", param, ctx)
+        kind: Any = super()
+        number = kind.convert(value, param, ctx)
+        if not -LARGEST <= number <= LARGEST:  # nor is it "nan"
+            raise click.BadParameter(
+                f"{value!r} is no number within 64 bits; give one of up to {LARGEST}.", ctx, param
+            )
         return number
 
 
-class RealNumber(click.FloatRange):
-    """A number that is finite."""
+class WholeNumber(_In64Bits, click.IntRange):
+    """A whole number."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is no finite number.", param, ctx)
-        return number
+
+class RealNumber(_In64Bits, click.FloatRange):
+    """A number with a fraction."""
 
 
 class Reads(click.ParamType[Any]):
@@ -103,10 +102,7 @@ def listing(
     metavar: str | None = None,
     section: str = OTHER,
 ) -> click.Option:
-    """An option that lists something and ends the command, whatever else is given.
-
-    With a `metavar` it takes a value, which may be left out; `show` gets "" then.
-    """
+    """An option that lists something and ends the command; with a `metavar` it may have a value."""
 
     def stop(ctx: click.Context, param: click.Parameter, value: str | bool | None) -> None:
         if value in (None, False) or ctx.resilient_parsing:
@@ -115,19 +111,15 @@ def listing(
         ctx.params["output"] = "json" if as_json else "table"
         ctx.exit(show(ctx, value if isinstance(value, str) else ""))
 
-    name = f"{name} list_{name.strip('-')}"  # other options have the plain names
-    rest: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": stop}
-    if metavar is None:
-        return flag(name, text, is_flag=True, section=section, **rest)
-    optional = {"is_flag": False, "flag_value": "", "metavar": f"[{metavar}]"}
-    return flag(name, text, section=section, **optional, **rest)
+    value: dict[str, Any] = {"is_flag": True}
+    if metavar is not None:
+        value = {"is_flag": False, "flag_value": "", "metavar": f"[{metavar}]"}
+    value |= {"is_eager": True, "expose_value": False, "callback": stop}
+    return flag(f"{name} list_{name.strip('-')}", text, section=section, **value)
 
 
 class Verb(click.Command):
-    """A command whose help lists its options by section, and whose outputs are no inputs.
-
-    Every verb takes ``--quiet``.
-    """
+    """A command whose help lists its options by section, and whose outputs are no inputs."""
 
     def __init__(
         self,
@@ -169,11 +161,9 @@ class Verb(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
-            record = None if isinstance(param, click.Argument) else param.get_help_record(ctx)
-            if record is not None:
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
                 sections.setdefault(getattr(param, "section", OTHER), []).append(record)
-        plain = sections.pop(OTHER, [])
-        for name, records in [*sections.items(), (OTHER, plain)]:
+        for name, records in sorted(sections.items(), key=lambda each: each[0] == OTHER):
             with formatter.section(name):
                 formatter.write_dl(records)
 
@@ -187,11 +177,10 @@ def refuse(ctx: click.Context, *wrong: tuple[Any, str]) -> None:
 
 def refuse_page(ctx: click.Context, *names: str) -> None:
     """Refuse ``--output`` and the options named beside ``--html``."""
-    for name in ("output", *names):
-        if ctx.params["html"] is not None and ctx.params[name] not in (None, "table"):
-            raise click.UsageError(
-                f"--html writes the page and prints nothing; leave --{name} out", ctx
-            )
+    if ctx.params["html"] is not None:
+        message = "--html writes the page and prints nothing; leave --{} out"
+        given = ((ctx.params[each] not in (None, "table"), each) for each in ("output", *names))
+        refuse(ctx, *((wrong, message.format(each)) for wrong, each in given))
 
 
 def check_outputs(ctx: click.Context) -> None:
@@ -203,27 +192,31 @@ def check_outputs(ctx: click.Context) -> None:
     outputs: dict[object, str] = {}
     for label, name, _ in named:
         said = f"{label} {name!r}"
-        if name == "-":
-            raise click.UsageError(f"{said}: name a file; /dev/stdout is standard output", ctx)
-        if name.lower().endswith(".gz"):
-            raise click.UsageError(f"{said}: nothing is packed; leave out '.gz'", ctx)
+        refuse(
+            ctx,
+            (name == "-", f"{said}: name a file; /dev/stdout is standard output"),
+            (name.lower().endswith(".gz"), f"{said}: nothing is packed; leave out '.gz'"),
+        )
         _check_place(name)
         if os.path.exists(name) and not is_file(name):  # noqa: PTH110
             continue  # a pipe or a terminal
-        other = outputs.setdefault(_identity(name), said)
-        if other != said:
-            raise click.UsageError(f"{other} and {said} are one file; name two", ctx)
-        for given, source, folder in inputs:
-            inside = folder and is_file(name) and Path(source).is_dir()
-            if inside and Path(name).resolve().is_relative_to(Path(source).resolve()):
-                raise click.UsageError(
-                    f"{said} would replace a file of {given} {source!r}; name another file", ctx
+        other, place = outputs.setdefault(_identity(name), said), Path(name).resolve()
+        refuse(
+            ctx,
+            (other != said, f"{other} and {said} are one file; name two"),
+            *(
+                (
+                    folder and is_file(name) and place.is_relative_to(Path(source).resolve()),
+                    f"{said} would replace a file of {given} {source!r}; name another file",
                 )
+                for given, source, folder in inputs
+                if is_folder(source)
+            ),
+        )
     for label, name, _ in inputs if outputs else ():
-        if replaced := outputs.get(_identity(name)):
-            raise click.UsageError(
-                f"{replaced} would replace an input ({label} {name!r}); name another file", ctx
-            )
+        replaced = outputs.get(_identity(name))
+        message = f"{replaced} would replace an input ({label} {name!r}); name another file"
+        refuse(ctx, (replaced, message))
 
 
 def _named(ctx: click.Context, *, writes: bool) -> Iterator[tuple[str, str, bool]]:
@@ -232,12 +225,9 @@ def _named(ctx: click.Context, *, writes: bool) -> Iterator[tuple[str, str, bool
         kind, value = param.type, ctx.params.get(param.name or "")
         if not isinstance(kind, Reads) or isinstance(kind, Writes) != writes:
             continue
-        if value is None and writes:
-            continue
         label = param.opts[0] if isinstance(param, click.Option) else (param.name or "").upper()
         for text in value if isinstance(value, tuple) else (value,):
-            for name in kind.files(text):
-                yield label, name, kind.folder
+            yield from ((label, name, kind.folder) for name in kind.files(text))
 
 
 def _identity(path: str) -> object:
@@ -255,10 +245,10 @@ def _check_place(name: str) -> None:
     path = Path(os.path.realpath(name))
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder; name a file in it", name)
-    if not path.parent.is_dir():
-        if path.parent.exists():
-            raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is no folder", name)
+    if not path.parent.exists():
         raise FileNotFoundError(errno.ENOENT, "its folder does not exist; create it", name)
+    if not path.parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is no folder", name)
     try:
         check_place(name)
     except OSError as error:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from mcranker import (
-    BudgetExceeded,
     Capabilities,
     ChatReply,
     ChatRequest,
@@ -26,7 +25,7 @@ from mcranker.llm.prices import cost
 from mcranker.rankers import Ranker
 from personas.ranking.usage import UsageTable
 from tests.support.comparing import best, comparing, in_order, shown_in
-from tests.support.scripted import RECRUITS, RUBRIC, scripted
+from tests.support.scripted import RECRUITS, RUBRIC
 from tests.support.typed_answers import answers
 
 DOCS = [f"passage {number}" for number in range(8)]
@@ -208,25 +207,3 @@ def test_estimates_add_up() -> None:
     assert sum([one, other], start=Estimate()) == one + other
     unknown = MCRanker(model=answering(name="openai:foo")).estimate("q", DOCS)
     assert (one + unknown).cost_at_most is None
-
-
-def test_a_ranking_beyond_the_budget_is_refused() -> None:
-    # One call to recruit, three rubrics, and then 3 personas for each of 2 passages.
-    with (
-        MCRanker(model=scripted(), max_calls=9) as ranker,
-        pytest.raises(BudgetExceeded, match="max_calls=9"),
-    ):
-        ranker.rank("q", ["a", "b"])
-    with MCRanker(model=scripted(), max_calls=10) as ranker:
-        assert ranker.rank("q", ["a", "b"]).usage.calls == 10
-
-
-def test_of_many_queries_those_beyond_the_budget_are_reported(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    work = [(f"query {number}", ["a", "b"]) for number in range(4)]
-    with MCRanker(model=scripted(), max_calls=25, query_concurrency=1) as ranker:
-        found = sorted(ranker.rank_many(work), key=lambda ranked: ranked.place)
-    assert [ranked.ranking is not None for ranked in found] == [True, True, False, False]
-    assert all(isinstance(ranked.error, BudgetExceeded) for ranked in found[2:])
-    assert caplog.text == ""

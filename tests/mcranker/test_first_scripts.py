@@ -7,14 +7,13 @@ import re
 import sys
 import uuid
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, InputError, MCRanker, Ranking, ScriptedChat
+from mcranker import ChatRequest, InputError, MCRanker, ScriptedChat
 from mcranker.inputs.passages import as_passages
 from tests.support.cli_support import scripted
 from tests.support.scripted import RECRUITS, RUBRIC
@@ -157,23 +156,6 @@ about:
     assert fields in seen[-1]
     nested = as_passages([{"text": {"question": "Which?", "answer": "N95"}, "page": 3}])[0]
     assert (nested.text, nested.metadata) == ("question: Which?\nanswer: N95", {"page": 3})
-
-
-def test_a_ranking_with_metadata_is_stored_as_json_can() -> None:
-    odd = {"when": date(2024, 5, 1), "ids": (1, 2), "path": Path("a.pdf"), 3: float("nan"), "n": 1}
-    with MCRanker(model=ScriptedChat(answer), ledger=None) as made:
-        ranking = made.rank(QUERY, [{"text": TEXTS[0], "metadata": odd}])
-    assert ranking[0].metadata is not odd
-    assert ranking[0].metadata == odd
-    again = Ranking.from_dict(json.loads(ranking.to_json()))
-    assert again[0].metadata == {
-        "when": "2024-05-01",
-        "ids": [1, 2],
-        "path": "a.pdf",
-        "3": "nan",
-        "n": 1,
-    }
-    assert again.to_dict() == ranking.to_dict()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from rich.console import Console
 from mcranker import ChatRequest, MCRanker, ScriptedChat
 from mcranker.cli.progress import ProgressDisplay, QueryTracker
 from personas import Member, Persona, Team
-from personas.sanitize import json_text, shown
 from tests.support.cli_support import Connected, scripted
 from tests.support.commands import HOSTILE, call, unsafe, written
 
@@ -95,19 +94,10 @@ def test_the_live_display_takes_a_label_as_it_is(monkeypatch: pytest.MonkeyPatch
     """What looks like rich's markup would change colours, or end the run by an error."""
     shown_there = io.StringIO()
     console = Console(file=shown_there, force_terminal=True, width=100)
-    monkeypatch.setattr("mcranker.cli.progress._console", lambda: console)
+    monkeypatch.setattr("mcranker.cli.progress.Console", lambda **_: console)
     with ProgressDisplay(QueryTracker(stage="data, [/b] [red]label"), wanted=True) as live:
         live.update()
     assert "data, [/b] [red]label" in shown_there.getvalue()
-
-
-def test_json_reads_back_as_what_it_was() -> None:
-    value = {HOSTILE: [HOSTILE, "\ud800", "漢字 👩\u200d🔬\n\t", None, 1.5]}
-    text = json_text(value)
-    assert json.loads(text) == value
-    assert not unsafe(text)
-    assert "漢字 👩\u200d🔬" in text
-    assert shown("a\n\tb\r\x1b") == "a\n\tb\\r\\x1b"
 
 
 def test_warnings_of_the_library_steer_no_terminal() -> None:

@@ -56,12 +56,6 @@ def test_it_ranks(ranking: Ranking) -> None:
     assert ranking.reensemble("sum").reensemble("median").to_dict() == ranking.to_dict()
 
 
-@pytest.mark.usefixtures("median")
-def test_it_is_estimated() -> None:
-    with ranker() as made:
-        assert made.estimate("masks", ["a", "b", "c"]).calls == 9
-
-
 def test_reports_explain_it_and_leave_personas_out_by_it(ranking: Ranking, tmp_path: Path) -> None:
     inspection = RankingRecord.of(ranking.to_dict())
     assert inspection.leave_one_out_exact

@@ -49,15 +49,6 @@ def test_imports_for_type_checkers_are_the_lazy_table(package: ModuleType) -> No
     assert imported == {**package._MODULE_OF, **submodules}
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'mcranker' has no attribute 'Rnker'"):
-        _ = mcranker.Rnker
-    with pytest.raises(ImportError):
-        from mcranker import Rnker  # noqa: F401
-    with pytest.raises(AttributeError, match="module 'personas' has no attribute 'Teem'"):
-        _ = personas.Teem
-
-
 def _loaded_by(code: str) -> set[str]:
     script = f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"
     done = subprocess.run(

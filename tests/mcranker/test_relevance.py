@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import (
-    Capabilities,
-    ChatReply,
-    ChatRequest,
-    MCRanker,
-    Passage,
-    Ranking,
-    ScriptedChat,
-)
+from mcranker import Capabilities, ChatReply, ChatRequest, MCRanker, Passage, Ranking, ScriptedChat
 from mcranker.replies.scoring import SCORINGS
 from personas.ensembles import ENSEMBLES
 from tests.support.known_scores import POLICIES
@@ -186,22 +178,3 @@ def test_by_hand() -> None:
     for ensemble in ("reciprocal_rank", "median", "deviation"):
         assert relevances(judged(7, 2, 0, ensemble=ensemble)) == expected
     assert relevances(judged(3, 1, scale=4)) == {"0": 0.75, "1": 0.25}
-
-
-@pytest.mark.parametrize(
-    ("missing", "expected"),
-    # Two personas give 8 of 10, the third none: 8, 16 / 3, (16 + 5) / 3 by 10.
-    [("mean_of_team", 0.8), ("lowest", 16 / 30), ("constant", 0.7)],
-)
-def test_with_a_missing_score_it_is_that_of_what_stands_in(missing: str, expected: float) -> None:
-    def answer(request: ChatRequest) -> str:
-        return "no score" if request.tag.persona == "Cleo" else '{"Score": 8}'
-
-    options: dict[str, Any] = {
-        "missing_policy": missing,
-        "missing_constant": 5.0,
-        "repair_attempts": 0,
-    }
-    with MCRanker(model=ScriptedChat(answer), team=TEAM, criteria="none", **options) as made:
-        (hit,) = made.rank("q", ["a"])
-    assert hit.relevance == pytest.approx(expected)

@@ -153,11 +153,7 @@ def of_a_run(ranking: Ranking, folder: Path) -> Shown:
     return [doc_id for doc_id, _ in listed], None if below else numbers["b"], imputed
 
 
-FORMS: tuple[Callable[[Ranking], Shown], ...] = (
-    of_hits,
-    read_again,
-    combined_again,
-)
+FORMS: tuple[Callable[[Ranking], Shown], ...] = (of_hits, read_again, combined_again)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from mcranker import ChatRequest, Ranking
-from mcranker.config import RankerConfig
 from mcranker.errors import AuthenticationFailed, ConnectionFailed
 from tests.support.cli_support import Connected, Run, answer
 
@@ -158,20 +156,3 @@ def test_a_wrong_key_stops_all_queries(run: Run, models: Connected, many: list[s
     # The next one may have begun by the time the error is seen.
     assert len({request.tag.query_id for request in models.requests}) <= 2
     assert "8 of 8 queries not ranked; the first, 'q1': wrong key" in result.stderr
-
-
-def test_only_given_flags_reach_the_configuration(run: Run, models: Connected) -> None:
-    def config(*args: str) -> dict[str, Any]:
-        result = run("rank", "q", "a", *args, "--output", "json")
-        assert result.exit_code == 0, result.output
-        found: dict[str, Any] = json.loads(result.stdout)["ranking"]["config"]
-        return found
-
-    assert config() == RankerConfig().recorded()
-    assert config("-o", "preset=reference") == RankerConfig(preset="reference").recorded()
-    changed = config(
-        "-o", "preset=reference", "--depth", "none", "-o", "scale=20", "-o", "repair_attempts=2"
-    )
-    assert (changed["depth"], changed["scale"], changed["repair_attempts"]) == (None, 20, 2)
-    assert changed["missing_policy"] == "constant"
-    assert config("-o", "nlp_scientist=false", "-o", "temperature=none")["temperature"] is None

@@ -120,18 +120,6 @@ def _go_on() -> Iterator[None]:
 
 
 class TestInterrupts:
-    def test_the_first_interrupts_and_the_others_are_ignored(self) -> None:
-        with Interrupts() as interrupts:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
-                try:
-                    signal.raise_signal(number)
-                except KeyboardInterrupt:
-                    assert number == signal.SIGTERM
-                    assert interrupts.first == signal.SIGTERM
-                else:
-                    assert interrupts.first == signal.SIGTERM
-            assert interrupts.exit_code == 143
-
     def test_what_runs_in_a_loop_cleans_up_before_the_interrupt_goes_on(self) -> None:
         cleaned = []
 

@@ -106,15 +106,3 @@ def test_verify(path: Path) -> None:
     result = invoke("ledger", "--copy", out)
     assert (result.exit_code, left(out)) == (1, 8)
     assert f"the ledger {str(path)!r} is damaged: 8 answers copied" in result.stderr
-
-
-@pytest.mark.parametrize("verb", ["--check", "--copy=out"])
-def test_a_file_whose_first_page_is_damaged_is_left_alone(path: Path, verb: str) -> None:
-    content = bytearray(path.read_bytes())
-    content[:60] = b"\xa5" * 60
-    path.write_bytes(content)
-    result = invoke("ledger", verb)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert repr(str(path)) in result.stderr
-    assert ".recover" in result.stderr
-    assert path.read_bytes() == content

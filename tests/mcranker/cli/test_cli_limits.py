@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcranker import ChatRequest
-from mcranker.cli.results import check_local_models
+from mcranker.cli.progress import check_local_models
 from mcranker.errors import InputError, ServerFailed
 from tests.support.cli_support import Connected, Run, answer
 
@@ -17,22 +17,6 @@ from tests.support.cli_support import Connected, Run, answer
 @pytest.fixture(autouse=True)
 def wide(models: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
-
-
-@pytest.fixture
-def many(tmp_path: Path) -> list[str | Path]:
-    """Arguments for three queries, each with two passages."""
-    queries, corpus, bm25 = (tmp_path / name for name in ("queries.tsv", "corpus.tsv", "run.trec"))
-    queries.write_text("q1\tone\nq2\ttwo\nq3\tthree\n")
-    corpus.write_text("".join(f"d{number}\ttext {number}\n" for number in range(6)))
-    bm25.write_text(
-        "".join(
-            f"q{query} Q0 d{2 * query - 2 + place} {place + 1} {9 - place} bm25\n"
-            for query in (1, 2, 3)
-            for place in (0, 1)
-        )
-    )
-    return ["rank-run", bm25, "--queries", queries, "--corpus", corpus]
 
 
 def test_a_dry_run_shows_calls_by_stage_and_persona(run: Run, models: Connected) -> None:
@@ -70,32 +54,20 @@ def test_a_dry_run_fetches_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     check_local_models(["openai:smollm2-135m", f"local:{tmp_path}/other.gguf"])
 
 
-def test_a_ranking_beyond_its_budget_is_one_line(run: Run) -> None:
-    result = run("rank", "q", "a", "b", "-o", "max_calls=9")
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("mcranker: error: -o max_calls=9 is used up; ")
-    priced = run("rank", "q", "a", "--max-cost", 1)
-    assert priced.exit_code == 2
-    assert "no price is known for 'openai:default', so --max-cost 1 cannot" in priced.stderr
-    assert "use -o max_calls=VALUE instead" in priced.stderr
-
-
 def test_what_was_ranked_within_the_budget_is_written(
     run: Run, models: Connected, many: list[str | Path], tmp_path: Path
 ) -> None:
     flags = ["--output", "trec", "-o", "query_concurrency=1"]
     planned = run(*many, *flags, "--dry-run", "--out", tmp_path / "out.trec")
-    assert (planned.exit_code, "30 calls" in planned.stdout, models.requests) == (0, True, [])
+    assert (planned.exit_code, "20 calls" in planned.stdout, models.requests) == (0, True, [])
     assert not (tmp_path / "out.trec").exists()
-    result = run(*many, *flags, "-o", "max_calls=25")
+    result = run(*many, *flags, "-o", "max_calls=15")
     assert result.exit_code == 1
-    assert [line.split()[0] for line in result.stdout.splitlines()] == ["q1", "q1", "q2", "q2"]
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["q1", "q1"]
     done, line = result.stderr.splitlines()
-    assert done.startswith("mcranker: ranking: 3 of 3 queries, 20 calls")
-    assert line.startswith("mcranker: error: 1 of 3 queries not ranked; the first, 'q3': ")
-    assert "-o max_calls=25 is used up" in line
+    assert done.startswith("mcranker: ranking: 2 of 2 queries, 10 calls")
+    assert line.startswith("mcranker: error: 1 of 2 queries not ranked; the first, 'q2': ")
+    assert "-o max_calls=15 is used up" in line
 
 
 def test_a_deadline_is_exit_code_3(run: Run, models: Connected, docs: Path) -> None:

@@ -87,12 +87,3 @@ def test_rank_says_in_one_sentence_what_would_judge_better() -> None:
     assert better_judges() in said[0]
     hits = json.loads(result.stdout)["ranking"]["hits"]
     assert [hit["doc_id"] for hit in hits] == ["1", "0"]
-
-
-@pytest.mark.usefixtures("embedded")
-def test_the_check_asks_it_a_typed_question_and_suggests_a_better_one() -> None:
-    result = invoke("models", "--check", "--output", "json")
-    said = {each["check"]: each["said"] for each in json.loads(result.stdout)["checks"]}
-    assert result.exit_code == 0, result.stdout
-    assert "yes with probability" in said["answer"]
-    assert better_judges() in said["model"]

@@ -27,26 +27,6 @@ def config(*args: str) -> dict[str, Any]:
     return found
 
 
-def test_values_are_read_by_the_kind_of_their_option(models: Connected) -> None:
-    given = (
-        "scale=20",
-        "temperature=none",
-        "nlp_scientist=false",
-        "deadline=2.5",
-        "lowercase-query=on",
-    )
-    found = config(*(part for text in given for part in ("-o", text)))
-    assert (found["scale"], found["temperature"], found["deadline"]) == (20, None, 2.5)
-    assert (found["nlp_scientist"], found["lowercase_query"]) == (False, True)
-
-
-def test_a_repeated_key_makes_a_list_where_the_option_is_one(models: Connected) -> None:
-    names = config(
-        "-o", "require=Vet, retired", "-o", "require=Nurse", "-o", "seed=1", "-o", "seed=2"
-    )
-    assert (names["require"], names["seed"]) == (["Vet, retired", "Nurse"], 2)
-
-
 def test_a_file_holds_options_and_the_command_line_wins(models: Connected, tmp_path: Path) -> None:
     folder = tmp_path / "settings"
     folder.mkdir()
@@ -75,11 +55,9 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
     [
         (("-o", "dept=3"), "takes no option 'dept'; did you mean 'depth'?"),
         (("-o", "window=3"), "it goes with rankgpt, rebel"),
-        (("-o", "zzzzz=3"), "see 'mcranker rank --options' for all"),
         (("-o", "api_key=x"), "set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
         (("-o", "depth"), "write KEY=VALUE"),
         (("-o", "top_n=x"), "-o top_n=x: Input should be a valid integer"),
-        (("-o", "deadline=nan"), "Input should be a finite number"),
         (("-o", "labels=No,Yes", "-o", "scale=3", "--scoring", "expected"), "leave out either"),
         (("-o", "topic_field=desc"), "takes no option 'topic_field'"),
         (("-o", "format=xml"), "Input should be 'jsonl', 'json', 'csv', 'tsv' or 'text'"),
@@ -89,7 +67,6 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
             "there is no --no-single-quotes; give it as -o single_quotes=VALUE",
         ),
         (("--ranker", "rankgtp"), "did you mean 'rankgpt'?"),
-        (("--config", "gone.toml"), "gone.toml: cannot be read"),
         (("--config", "bad.toml"), "bad.toml: not TOML"),
         (("--config", "odd.toml"), "odd.toml: the ranker 'mcranker' takes no option 'scael'; did"),
         (("--config", "value.toml"), "value.toml: scale = 0: Input should be greater"),
@@ -122,7 +99,6 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(
             "--queries and --corpus cannot both be standard input; see",
         ),
         (["rank", "q", "a", "--scoring", "maybe"], 2, "there is no scoring 'maybe'"),
-        (["rank", "q", "a", "-o", "labels=No,Yes"], 2, "labels go with --scoring expected"),
         (["rank", "q", "a", "--scroing", "x"], 2, "'--scoring'"),
         (
             ["rank", "q", "a", "--ranker", "direct", "-o", "assessor_model=x"],
@@ -132,16 +108,12 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(
         (["rank", "", "a"], 1, "the query is empty"),
         (["rank", "q", "--docs", "absent.jsonl"], 1, "absent.jsonl: cannot be read: No such file"),
         (["rank", "q", "--docs", "."], 1, ".: there is no passage in it"),
-        (["rank", "q", "a", "--out", "."], 1, "'.': is a folder"),
-        (["rank", "q", "a", "--out", "absent/x"], 1, "its folder does not exist"),
         (["rank", "q", "a", "--out", "x", "--save", "./x"], 2, "and --save './x' are one file"),
-        (["rank", "q", "a", "--team", "absent.yaml"], 1, "absent.yaml: cannot be read"),
         (["rank", "q", "a", "--team", "nobody"], 1, "'nobody'"),
         (["rank", "q", "a", "--scoring", "expected"], 1, "use --scoring integer"),
         (["recruit", "q", "--out", "team.txt"], 2, "must end in .yaml"),
         (["recruit", "q", "-o", "ranker=direct"], 2, "'direct' recruits no team"),
         (["models", "--model", "x"], 2, "--model goes with --check"),
-        (["models", "--check", "--download", "x"], 2, "do not go together"),
         (["ask", "q", "--presets", "nothing"], 2, "there is no preset 'nothing'"),
         (["serve", "--mcp", "stdio", "--allow-no-keys"], 2, "--allow-no-keys does not go with"),
         (["rnak", "q"], 2, "Did you mean 'rank'"),

@@ -66,17 +66,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
-def test_every_verb_says_which_files_it_writes() -> None:
-    outputs = {
-        (words, param.name): param.type
-        for words, command in verbs()
-        for param in command.params
-        if param.name in ("out", "save", "report", "html")
-    }
-    folders = {("beir-eval run", "out"), ("personas report", "out"), ("mcranker index", "out")}
-    assert {key for key, kind in outputs.items() if not isinstance(kind, Writes)} == folders
-
-
 @pytest.mark.parametrize(("words", "output", "source"), PAIRS)
 def test_no_output_replaces_an_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, output: str, source: str
@@ -121,7 +110,7 @@ def test_no_output_replaces_a_data_set(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("tiny", "qrels").mkdir(parents=True)
-    for name in ("corpus.jsonl", "queries.jsonl", "topics.trec", "qrels/test.tsv"):
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         inside = Path("tiny", name)
         inside.write_text("kept")
         assert "would replace an input (DATASET " in refused(

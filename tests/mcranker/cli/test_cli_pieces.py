@@ -98,13 +98,12 @@ def test_packages_add_verbs_with_their_help(added: str) -> None:
     ("verb", "message"),
     [
         ("broken", "the verb 'broken' cannot be loaded from 'not_there_at_all:command'"),
-        ("lost", "the verb 'lost' cannot be loaded from 'hello_verbs:LOST': No module named"),
-        ("odd", "the verb 'odd' is no click command"),
+        ("lost", "the verb 'lost' cannot be loaded from 'not_there': No module named"),
+        ("odd", "'sys:path' is no click command"),
     ],
 )
 def test_a_verb_that_cannot_be_used_says_why(added: str, verb: str, message: str) -> None:
     assert "broken Cannot be loaded from 'not_there_at_all:command': No module" in added
-    assert "odd Cannot be loaded from 'sys:path'" in added
     result = CliRunner().invoke(cli, [verb])
     assert result.exit_code == 1
     assert message in result.stderr

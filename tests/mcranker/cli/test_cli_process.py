@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -10,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from tests.support.loopback import Body, Hang, Loopback, completion, serve_in_th
 COMMAND = (sys.executable, "-m", "mcranker")
 HEAVY = {"pydantic", "numpy", "anyio", "asyncio", "openai", "anthropic", "aiohttp", "rich", "yaml"}
 SECONDS = 60  # after which a process counts as stuck
-
-needs_pty = pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 
 
 def reply(body: Body) -> Body:
@@ -46,14 +43,7 @@ def server() -> Iterator[Loopback]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    hidden = (
-        "OPENAI_",
-        "ANTHROPIC_",
-        "MCRANKER_",
-        "NO_COLOR",
-        "FORCE_COLOR",
-        "COLUMNS",
-    )
+    hidden = ("OPENAI_", "ANTHROPIC_", "MCRANKER_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -144,43 +134,3 @@ def test_a_reader_that_goes_away_is_no_error(server: Loopback) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
-
-
-@needs_pty
-def test_live_display_and_colours_are_for_terminals(server: Loopback) -> None:
-    args = ["rank", "q", "a", "\x1b[31mb", *at(server)]
-    stdout, shown = with_terminal(args, "stderr")
-    assert "\x1b" not in stdout
-    assert "\x1b[" in shown
-    assert "starting" in shown
-    _, shown = with_terminal(args, "stdout")
-    assert re.search(r"\x1b\[[0-9;]*3[0-9]", shown)
-    assert r"\x1b[31mb" in shown
-
-
-def with_terminal(args: Sequence[str], stream: str, **env: str) -> tuple[str, str]:
-    """Run with one stream on a terminal; what came on the other one, and on the terminal."""
-    ours, theirs = os.openpty()
-    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    streams[stream] = theirs
-    shown = bytearray()
-    with subprocess.Popen(
-        [*COMMAND, *args],
-        env=environment(COLUMNS="100", **env),
-        stdin=subprocess.DEVNULL,
-        **streams,
-    ) as process:
-        os.close(theirs)
-        reader = threading.Thread(target=_drain, args=(ours, shown.extend))
-        reader.start()
-        stdout, stderr = process.communicate(timeout=SECONDS)
-        reader.join(SECONDS)
-    os.close(ours)
-    assert process.returncode == 0, (stdout, stderr, shown)
-    return (stdout or stderr or b"").decode(), shown.decode()
-
-
-def _drain(terminal: int, keep: Callable[[bytes], None]) -> None:
-    with contextlib.suppress(OSError):  # how Linux says that the other side is closed
-        while piece := os.read(terminal, 4096):
-            keep(piece)

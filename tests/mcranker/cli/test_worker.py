@@ -13,8 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from mcranker.cli.group import cli
-from mcranker.llm.ledger.ledger import Ledger
-from mcranker.rankers.work_claims import shared_work
 from tests.support.loopback import completion, serve_in_thread
 from tests.support.postgres import database_of
 
@@ -38,17 +36,6 @@ def files(tmp_path: Path) -> list[str]:
         str(tmp_path / name) for name in ("run.trec", "queries.jsonl", "corpus.jsonl")
     )
     return ["rank-run", run, "--queries", queries, "--corpus", corpus]
-
-
-async def test_a_piece_is_given_to_one_process(tmp_path: Path) -> None:
-    first, second = Ledger(tmp_path / "l.sqlite"), Ledger(tmp_path / "l.sqlite")
-    one = shared_work(range(6), first, str)
-    got = [await anext(one), await anext(one)]
-    other = [each async for each in shared_work(range(6), second, lambda n: f"{n}")]
-    assert (got, other) == ([0, 1], [2, 3, 4, 5])
-    await one.aclose()  # which lets go of what it held
-    assert [each async for each in shared_work(range(2), second, str)] == [0, 1]
-    await first.aclose()
 
 
 def worker(url: str, ledger: Path | str, files: list[str], *more: str) -> list[str]:

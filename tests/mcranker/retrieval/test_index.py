@@ -319,8 +319,8 @@ def test_indexes_that_are_old_or_too_many_are_removed(
 
 @pytest.fixture
 def papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("mcranker.cli.index.connect_embedder", lambda *_, **__: WordsEmbedder())
-    monkeypatch.setattr("mcranker.cli.index.fetch_models", lambda *_, **__: None)
+    monkeypatch.setattr("mcranker.cli.documents.connect_embedder", lambda *_, **__: WordsEmbedder())
+    monkeypatch.setattr("mcranker.cli.documents.fetch_models", lambda *_, **__: None)
     folder = tmp_path / "papers"
     folder.mkdir()
     (folder / "cats.txt").write_text("Cats sleep all day.")

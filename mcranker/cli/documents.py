@@ -1,15 +1,16 @@
-"""``mcranker ask``: a question in, an answer with its sources out."""
+"""``mcranker index`` and ``mcranker ask``: an index of documents, and answers with sources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from mcranker.cli.invocation import Invocation, run_loop, say
+from mcranker.cli.invocation import Invocation, run_loop, say, skip_note
 from mcranker.cli.options import given_pipeline, option_flags, pipeline_flags
 from mcranker.cli.output import (
     DONE,
@@ -20,31 +21,148 @@ from mcranker.cli.output import (
     failure,
     keep,
     output,
+    present,
     saying_where,
 )
 from mcranker.cli.progress import (
     QueryTracker,
     Tracker,
+    check_local_models,
     fetch_models,
     in_order,
     live_is_wanted,
     showing,
 )
 from mcranker.cli.rank import read_queries
-from mcranker.cli.results import check_local_models, show_estimate
-from mcranker.cli.verb import Reads, Verb, Writes, dry_run_flag, flag, refuse
+from mcranker.cli.results import show_estimate
+from mcranker.cli.verb import Reads, Verb, Writes, dry_run_flag, flag, output_flag, refuse
+from mcranker.config import RankerConfig
+from mcranker.errors import InputError
 from mcranker.estimate import Estimate
 from mcranker.inputs.passages import as_query
 from mcranker.llm.connect import DEFAULT_LOCAL
 from mcranker.rag.config import models_of
 from mcranker.rag.result import AnswerDone
-from personas.format import counted
+from mcranker.retrieval.chunks import ChunkKind
+from mcranker.retrieval.embedders import connect_embedder
+from mcranker.retrieval.index import Index
+from mcranker.retrieval.index_file import Added
+from mcranker.retrieval.readers import Skipped
+from personas.format import counted, file_size
 from personas.ranking.types import Query
 from personas.sanitize import json_text
 
 if TYPE_CHECKING:
     from mcranker.rag.pipeline import RAGPipeline
     from mcranker.rag.result import AnsweredQuestion, RAGResult
+    from mcranker.retrieval.embedders import Embedder
+
+_SHOWN, _LISTED = 20, 10_000  # documents that are left out: on standard error, in JSON
+
+
+def _index(ctx: click.Context) -> int:
+    params, invocation = ctx.params, ctx.ensure_object(Invocation)
+    invocation.doing("getting ready; nothing was written")
+    out, source = Path(params["out"]).expanduser(), Path(params["source"]).expanduser()
+    if not source.exists():  # before there is an index
+        raise InputError(f"there is no file or folder {params['source']!r}; give an existing one")
+    made: dict[str, Any] = {"embedder": DEFAULT_LOCAL, "chunks": "sentences"}
+    if out.is_file():
+        with Index.open(out) as there:
+            made = there.describe()
+    name = params["embedder"] or made["embedder"]
+    fetch_models([name], quiet=params["quiet"])
+    config = RankerConfig(max_cost=params["max_cost"])
+    embedder = connect_embedder(name, base_url=params["base_url"], config=config)
+    left_out: list[Skipped] = []
+    with Index.create(out, embedder=embedder, chunks=params["chunks"] or made["chunks"]) as index:
+        done = run_loop(partial(_added, ctx, index, embedder, left_out))
+        about = index.describe()
+    if not about["documents"]:
+        raise InputError(f"{params['source']!r} holds no document with a text")
+    parts = [f"{getattr(done, what):,} {what}" for what in ("added", "replaced", "unchanged")]
+    parts += [f"{done.skipped:,} left out"] if done.skipped else []
+    sizes = counted(about["documents"], "document"), counted(about["passages"], "passage")
+    size = file_size(about["bytes"])
+    return present(
+        ctx,
+        f"documents: {', '.join(parts)}\n{out}: {', '.join(sizes)}, {size}",
+        index={**done._asdict(), "new_passages": done.chunks, **about},
+        skipped=[each._asdict() for each in left_out],
+    )
+
+
+async def _added(
+    ctx: click.Context, index: Index, embedder: Embedder, left_out: list[Skipped]
+) -> Added:
+    quiet, tracker = ctx.params["quiet"], Tracker("indexing")
+    done, note = Added(), skip_note(quiet=quiet)
+
+    def skip(each: Skipped) -> None:
+        if len(left_out) < _LISTED:
+            left_out.append(each)
+        if len(left_out) <= _SHOWN:
+            note(each)
+
+    def count(now: Added) -> None:
+        nonlocal done
+        done = now
+        documents = counted(done.added + done.replaced + done.unchanged, "document")
+        tracker.stage = f"indexing: {documents}, {counted(done.chunks, 'new passage')}"
+        display.update()
+
+    try:
+        with showing(ctx, tracker) as display:
+            ctx.ensure_object(Invocation).reached = lambda: (
+                f"while {tracker.stage}; what was done is kept, and the same command goes on"
+            )
+            source = ctx.params["source"]
+            await index.add(source, on_skip=skip, progress=count, usage=tracker.usage)
+    finally:
+        await embedder.aclose()
+    if done.skipped > _SHOWN and not quiet:
+        say(f"and {done.skipped - _SHOWN:,} more are left out; --output json lists them")
+    return done
+
+
+index = Verb(
+    "index",
+    _index,
+    params=[
+        click.Argument(["source"], metavar="DIR|FILE"),
+        flag(
+            "--out",
+            "File of the index; one that is there is added to.",
+            required=True,
+            metavar="INDEX",
+        ),
+        flag(
+            "--chunks",
+            "Passages: sentences up to 512 tokens, windows of 2,000 tokens, 150 words, or whole "
+            "documents. Without: as the index has them, else sentences.",
+            type=click.Choice(get_args(ChunkKind)),
+        ),
+        flag(
+            "--embedder",
+            "Makes the vectors: local:NAME, openai:NAME, or embed:NAME with --base-url. Without: "
+            f"that of the index, else {DEFAULT_LOCAL}.",
+            metavar="NAME",
+        ),
+        *option_flags("base_url", "max_cost"),
+        output_flag("index, skipped"),
+    ],
+    help="""Make an index of documents, for search and for 'mcranker ask'.
+
+    Reads text, Markdown, HTML, PDF, Office, EPUB, JSON, JSONL, CSV and BEIR folders. What cannot
+    be read is reported and left out. The same command again adds new documents, replaces changed
+    ones, and goes on where an interrupted one stopped.
+
+    \b
+      mcranker index papers/ --out papers.index
+      mcranker index corpus.jsonl --out corpus.index --chunks whole
+      mcranker index papers/ --out papers.index --embedder openai:text-embedding-3-small
+    """,
+)
 
 
 def _ask(ctx: click.Context) -> int:
@@ -137,7 +255,6 @@ async def _answer_many(
 
 
 def _write(params: dict[str, Any], result: RAGResult, write: Write, ledger: str) -> int:
-    """Write an answer and its files; return the exit code."""
     errors = list(_problems(result))
     saved = keep(params["save"], result.save, ledger)
     shown = keep(params["report"], result.to_html, ledger)
@@ -158,47 +275,41 @@ def _write(params: dict[str, Any], result: RAGResult, write: Write, ledger: str)
 
 def _problems(result: RAGResult) -> Iterator[dict[str, Any]]:
     """Yield what went wrong on the way to an answer, as entries of an envelope's ``errors``."""
-    found = [("NoAnswer", result.failure)] if result.kind == "none" else []
-    found += [
-        ("StageFailed", f"{each.name}: {each.failure}") for each in result.stages if each.failure
+    missing = len(result.ranking.missing) if result.ranking else 0
+    found = [
+        ("NoAnswer", result.failure if result.kind == "none" else ""),
+        *(
+            ("StageFailed", each.failure and f"{each.name}: {each.failure}")
+            for each in result.stages
+        ),
+        ("Deadline", "the deadline came before the answer was complete" * result.partial),
+        ("MissingScores", f"{counted(missing, 'score')} missing" if missing else ""),
     ]
-    if result.partial:
-        found.append(("Deadline", "the deadline came before the answer was complete"))
-    if result.ranking and (missing := len(result.ranking.missing)):
-        found.append(("MissingScores", f"{counted(missing, 'score')} missing"))
     for code, message in found:
-        yield {"code": code, "message": message, "retryable": True}
+        if message:
+            yield {"code": code, "message": message, "retryable": True}
 
 
 def _check_usage(ctx: click.Context) -> None:
     given = {name for name, value in ctx.params.items() if value is not None}
-    many = "questions" in given
+    many, one_file = "questions" in given, " does not go with --questions; use --out"
+    need = "give --index INDEX, as 'mcranker index' makes one, or --docs DIR"
+    alone = "--embedder goes with --docs; an index keeps its own"
+    text = "--output text does not go with --questions: a JSON line each"
     refuse(
         ctx,
         (not given & {"question", "questions"}, "give QUESTION, or --questions FILE"),
         (many and "question" in given, "QUESTION does not go with --questions"),
-        (
-            len(given & {"index", "docs"}) != 1,
-            "give --index INDEX, as 'mcranker index' makes one, or --docs DIR",
-        ),
-        (
-            "embedder" in given and "docs" not in given,
-            "--embedder goes with --docs; an index keeps its own",
-        ),
-        *(
-            (many and name in given, f"--{name} does not go with --questions; use --out")
-            for name in ("report", "save")
-        ),
-        (
-            many and ctx.params["output"] == "text",
-            "--output text does not go with --questions: a JSON line each",
-        ),
+        (len(given & {"index", "docs"}) != 1, need),
+        ("embedder" in given and "docs" not in given, alone),
+        *((many and name in given, f"--{name}{one_file}") for name in ("report", "save")),
+        (many and ctx.params["output"] == "text", text),
     )
 
 
 into, out = partial(flag, section="Input"), partial(flag, section="Output")
 
-command = Verb(
+ask = Verb(
     "ask",
     _ask,
     params=[
