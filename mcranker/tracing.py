@@ -101,8 +101,9 @@ def _span(
     from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
     context = None if above is None else set_span_in_context(above)
-    unseen = {"record_exception": False, "set_status_on_exception": False}
-    with tracer.start_as_current_span(name, context, attributes=facts, **unseen) as span:
+    with tracer.start_as_current_span(
+        name, context, attributes=facts, record_exception=False, set_status_on_exception=False
+    ) as span:
         try:
             yield span
         except Exception as error:

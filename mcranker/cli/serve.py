@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -113,7 +112,8 @@ async def _serve_http(server: MCPServer, settings: Settings, *, quiet: bool) -> 
     # The session manager cancels what is under way.
     app.state.drain = app.state.give_up = int
     # Clients keep streams open for as long as there is a server.
-    briefly = replace(settings, limits=settings.limits.model_copy(update={"stop": 0}))
+    limits = settings.limits.model_copy(update={"stop": 0})
+    briefly = settings.model_copy(update={"limits": limits})
     with listen(settings) as bound:
 
         def started() -> None:
@@ -161,15 +161,21 @@ def _settings(ctx: click.Context) -> Settings:
             raise click.UsageError("a pipeline needs documents; give --index as well", ctx)
         given = given_options(ctx, own=stage_keys() if index else None)
         if index is not None:
-            answer = AnswerSettings(index, *given_pipeline(ctx, given))
+            pipeline, options = given_pipeline(ctx, given)
+            answer = AnswerSettings(index=index, pipeline=pipeline, options=options)
         # All who reach this machine's loopback may try another team in the playground.
         chosen = ("team",) if RANKERS.get(given.ranker).takes_team else ()
-        unscored = {"unscored": value} if (value := params["unscored"]) else {}
-        name, options = given.ranker, given.options
-        ranker = RankerSettings(name, name, options, ("*",), chosen, **unscored)
+        ranker = RankerSettings(
+            name=given.ranker,
+            ranker=given.ranker,
+            options=dict(given.options),
+            names=("*",),
+            per_request=chosen,
+            unscored=params["unscored"] or "falling",
+        )
         settings = Settings(rankers=(ranker,), answer=answer)
     changed = {name: params[name] for name in ("host", "port") if params[name] is not None}
-    return replace(settings, **changed)
+    return settings.model_copy(update=changed)
 
 
 def _check_installed(extra: str, server: str) -> None:

@@ -119,16 +119,6 @@ def test_a_model_that_is_down_leaves_the_order_and_says_why(adapter: Adapter) ->
         ranked(adapter, down)
 
 
-def test_a_score_that_did_not_come_is_missing_with_its_reason(adapter: Adapter) -> None:
-    def mumbling(request: ChatRequest) -> str:
-        mute = request.tag.stage == "score" and request.tag.persona == "Virologist"
-        return "hm" if mute else by_word(request)
-
-    why = ranked(adapter, mumbling)[0][2][KEY]
-    assert why["scores"] == {"NLP scientist": 9.0, "Virologist": None, "Worried parent": 9.0}
-    assert list(why["missing"]) == ["Virologist"]
-
-
 def test_two_documents_with_one_id(adapter: Adapter, ranker: MCRanker) -> None:
     twice = adapter.documents(("Cloth", "N95", "Gloves"), ("c", "n", "n"), {})
     made = adapter.make(ranker=ranker)

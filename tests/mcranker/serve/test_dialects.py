@@ -55,25 +55,21 @@ GENERAL = (
 )
 
 
-@pytest.mark.parametrize("path", GENERAL)
-async def test_the_general_form(path: str) -> None:
-    body = await post(path, {**QUERY, "model": "rerank-v3.5"})
-    assert body.pop("id")
-    assert body == {
-        "object": "rerank",
-        "model": "team",
-        "results": results(),
-        "usage": TOKENS,
-        "meta": {
-            "api_version": {"version": "2"},
-            "tokens": {"input_tokens": 1300, "output_tokens": 65},
-            "reused_tokens": 0,
-            "judged_by": ["scripted:tests"],
-            "relevance": "absolute",
-            "unscored": 0,
-            "missing_scores": 0,
-        },
+async def test_the_general_form() -> None:
+    async with client() as http:
+        found = [(await http.post(path, json={**QUERY, "model": "r"})).json() for path in GENERAL]
+    assert len({body.pop("id") for body in found}) == len(GENERAL)
+    meta = {
+        "api_version": {"version": "2"},
+        "tokens": {"input_tokens": 1300, "output_tokens": 65},
+        "reused_tokens": 0,
+        "judged_by": ["scripted:tests"],
+        "relevance": "absolute",
+        "unscored": 0,
+        "missing_scores": 0,
     }
+    form = {"object": "rerank", "model": "team", "results": results(), "usage": TOKENS}
+    assert found == [{**form, "meta": meta}] * len(GENERAL)
 
 
 INPUT = {"model": "m", "query": "q", "input": TEXTS}
@@ -113,29 +109,24 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"data": results("score", "input")[:2], **MIXED},
     ),
     ("/v1/ranking", NVIDIA, {"rankings": LOGIT}),
-    ("/ranking", NVIDIA, {"rankings": LOGIT}),
     ("/v1/retrieval/nvidia/m/reranking", NVIDIA, {"rankings": LOGIT}),
     ("/v1/score", {"text_1": "q", "text_2": TEXTS}, {"object": "list", "data": IN_ORDER}),
     ("/score", {"text_1": ["q"], "text_2": TEXTS}, {"data": IN_ORDER}),
     ("/score", {"queries": "q", "documents": TEXTS}, {"data": IN_ORDER}),
-    ("/score", {"queries": "q", "items": TEXTS}, {"data": IN_ORDER}),
     ("/score", {"data_1": "q", "data_2": TEXTS}, {"data": IN_ORDER}),
     ("/score", {"text_1": "q", "text_2": TEXTS[0]}, {"data": IN_ORDER[:1]}),
     (ALI, DASHSCOPE, {"output": {"results": WITH_OBJECTS[:2]}, "usage": TOKENS}),
     ("/v1/models/rerank", {**QUERY, "latency": "fast"}, {"results": ALL, **BYTES}),
     ("/v1/rerank", {**QUERY, "return_documents": False}, {"results": ALL}),
     ("/v1/rerank", {**QUERY, "return_documents": "true"}, {"results": WITH_OBJECTS}),
-    ("/v1/rerank", {**QUERY, "return_documents": "True"}, {"results": WITH_OBJECTS}),
     ("/v1/rerank", {**QUERY, "truncate_prompt_tokens": -1}, {"results": ALL}),
     ("/v1/rerank", {**QUERY, "colour": 1}, {"results": ALL}),
-    ("/v1/rerank", {**QUERY, "top_n": 2}, {"results": ALL[:2]}),
     ("/v1/rerank", {**QUERY, "top_n": 0}, {"results": ALL}),
     ("/v1/rerank", {**QUERY, "top_n": "2"}, {"results": ALL[:2]}),
     ("/v1/rerank", {**QUERY, "top_k": 99}, {"results": ALL}),
     ("/v1/rerank", {**QUERY, "use_activation": False}, {"results": OWN}),
     ("/v1/rerank", {**QUERY, "activation": False}, {"results": OWN}),
     ("/v1/rerank", {**QUERY, "softmax": False}, {"results": OWN}),
-    ("/v1/rerank", {"query": "q", "documents": ["a", "b"]}, {"results": ALL[1:]}),
     (
         "/v1/rerank",
         {"query": "q", "documents": [{"text": "a"}, {"text": "b", "title": 3}]},
@@ -337,7 +328,7 @@ async def test_models() -> None:
 async def test_a_model_that_is_not_there() -> None:
     service = settings()
     only = type(service)(
-        rankers=tuple(type(each)(each.name, options=each.options) for each in service.rankers)
+        rankers=tuple(type(each)(name=each.name, options=each.options) for each in service.rankers)
     )
     async with client(only) as http:
         answer = await http.get("/v1/models/other")

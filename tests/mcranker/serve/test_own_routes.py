@@ -91,7 +91,9 @@ async def test_reasons_that_fail_leave_the_ranking_and_a_warning() -> None:
     assert body["returned"] == ["1", "0"]
     assert body["meta"]["warnings"] == ["no reason could be had"]
     typed = ScriptedChat(lambda _: "", capabilities=Capabilities(prompts=False, max_questions=9))
-    ranker = RankerSettings("direct", "direct", {"model": typed, "ledger": None})
+    ranker = RankerSettings(
+        name="direct", ranker="direct", options={"model": typed, "ledger": None}
+    )
     refused = await rank(Settings(rankers=(ranker,)), reasons=2)
     assert refused.status_code == 400
     assert "answers no prompts" in refused.json()["error"]["message"]
@@ -188,13 +190,12 @@ async def test_pages_are_those_of_the_key_that_asked_and_of_the_latest_rankings(
 
 
 async def test_models_and_teams_are_listed() -> None:
-    team = library.team_names()[0]
+    options = {"model": model(), "ledger": None}
+    saved = {**options, "team": library.team_names()[0]}
     service = Settings(
         rankers=(
-            RankerSettings("team", options={"model": model(), "ledger": None}),
-            RankerSettings(
-                "saved", options={"model": model(), "ledger": None, "team": team}, names=("s-*",)
-            ),
+            RankerSettings(name="team", options=options),
+            RankerSettings(name="saved", options=saved, names=("s-*",)),
         )
     )
     async with client(service) as http:

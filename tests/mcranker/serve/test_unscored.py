@@ -21,7 +21,13 @@ def one(
     chat: ScriptedChat, ranker: str = "rankgpt", *, unscored: Any = "falling", **options: Any
 ) -> Settings:
     chosen = {"model": chat, "ledger": None, **options}
-    return Settings(rankers=(RankerSettings("r", ranker, chosen, ("*",), unscored=unscored),))
+    return Settings(
+        rankers=(
+            RankerSettings(
+                name="r", ranker=ranker, options=chosen, names=("*",), unscored=unscored
+            ),
+        )
+    )
 
 
 async def asked(service: Settings, **more: Any) -> tuple[list[int], Numbers, dict[str, Any], Any]:
@@ -159,7 +165,7 @@ async def test_reasons_of_failed_comparisons_name_no_address() -> None:
 @pytest.mark.local_model
 async def test_a_weak_judge_is_named() -> None:
     ranker = RankerSettings(
-        "r", options={"model": "local:minilm", "ledger": None, "team": "clinician"}
+        name="r", options={"model": "local:minilm", "ledger": None, "team": "clinician"}
     )
     async with client(Settings(rankers=(ranker,))) as http:
         answer = await http.post("/v1/rerank", json=ASKED)
