@@ -24,16 +24,14 @@ if TYPE_CHECKING:
     from personas.ranking.types import Query
 
 
-SMALL = 0.01
-"""The number of the first document if nothing was judged; those behind it get less."""
+SMALL = 0.01  # the number of the first document if nothing was judged; those behind it get less
 _JUDGES = ("scoring", "assessor")
 NOT_ABSOLUTE = (
     "it gives an order without scores, and this service makes none up "
     "(unscored = 'error'); ask POST /v1/rank, or have it served with unscored = 'falling'"
 )
 """Reason that a ranker does not serve rerank clients, if the operator wants no numbers by rank."""
-ANSWER = "answer"
-"""Name of the pipeline where metrics and the log name a ranker."""
+ANSWER = "answer"  # name of the pipeline where metrics and the log name a ranker
 
 
 class Scored(NamedTuple):

@@ -85,10 +85,8 @@ class _Call:
     request: Request
     route: str
     dialect: ApiDialect = GENERAL
-    holder: str = ""
-    """Name of the key it was sent with."""
-    about: list[str] = field(default_factory=list)
-    """Parts of its line in the access log."""
+    holder: str = ""  # name of the key it was sent with
+    about: list[str] = field(default_factory=list)  # parts of its line in the access log
     began: float = field(default_factory=time.perf_counter)
 
 

@@ -28,8 +28,7 @@ _PIECE = 1 << 16  # bytes
 _KEPT_BACK = {"query_id", "usage", "ranking", "reason"}
 """Fields of events that are not sent: a reason may name what is the operator's."""
 
-CLIENT_GONE = 499
-"""Status that counts requests of disconnected clients."""
+CLIENT_GONE = 499  # status that counts requests of disconnected clients
 
 MOST_KEPT = 1_000
 """Events that wait for a reader; then scores that were not read yet are left out, and counted."""

@@ -38,8 +38,7 @@ from personas.ranking.types import Passage, Query, judge_note
 L = TypeVar("L")
 logger = safe_logger("mcranker.serve")
 _MOST_VARIANTS = 64
-SHORTEST = 0.001
-"""Seconds that a late ranking still gets."""
+SHORTEST = 0.001  # seconds that a late ranking still gets
 _ADDRESS = re.compile(
     r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
     r"|(?<!\d)\d++(\.\d++){3}\b"

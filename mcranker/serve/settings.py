@@ -24,8 +24,7 @@ from personas.errors import shown
 if TYPE_CHECKING:
     from mcranker.rag.pipeline import RAGPipeline
 
-GRACE = 5.0
-"""Seconds after a ranking's deadline for returning its partial results."""
+GRACE = 5.0  # seconds after a ranking's deadline for returning its partial results
 
 NOT_PER_REQUEST = {
     *("prompts", "concurrency", "query_concurrency", "requests_per_minute", "tokens_per_minute"),
@@ -60,34 +59,21 @@ class _Form(BaseModel):
 
 
 class Limits(_Form):
-    """Limits of requests. Times are seconds."""
+    """Limits of requests, see docs/serve.md. Times are seconds."""
 
-    rankings: int = Field(32, ge=1, le=10_000)
-    """Rankings at once, of each ranker; fewer where its model keeps few prompt prefixes."""
-    waiting: int = Field(128, ge=0, le=100_000)
-    """Requests that wait for a ranking to end; more are refused with 429."""
-    wait: float = Field(30.0, gt=0, le=3600, strict=False)
-    """Longest wait of each, after which it is refused with 503."""
-    deadline: float = Field(120.0, gt=0, le=86_400, strict=False)
-    """Longest ranking; requests may ask for less. Results known by then are returned."""
-    body: int = Field(4_000_000, ge=1_000, le=1_000_000_000)
-    """Bytes of a request's body."""
-    body_seconds: float = Field(30.0, gt=0, le=3600, strict=False)
-    """Longest time for a body to arrive."""
-    documents: int = Field(1_000, ge=1, le=1_000_000)
-    """Documents of a request."""
-    query: int = Field(10_000, ge=1, le=1_000_000)
-    """Characters of a query."""
-    explanations: int = Field(200, ge=0, le=100_000)
-    """Rankings that are kept for ``/v1/explain``."""
-    explanations_bytes: int = Field(64_000_000, ge=0, le=100_000_000_000)
-    """Memory that they take, about."""
-    reader: float = Field(20.0, gt=0, le=3600, strict=False)
-    """Longest pause of a reader of events, after which it is disconnected."""
-    connections: int = Field(1_000, ge=1, le=100_000)
-    """Connections at once; more are refused with 503."""
-    stop: int = Field(25, ge=0, le=3600)
-    """Longest time for running requests when the service is to stop."""
+    rankings: int = Field(32, ge=1, le=10_000)  # at once, of each ranker
+    waiting: int = Field(128, ge=0, le=100_000)  # requests; more are refused with 429
+    wait: float = Field(30.0, gt=0, le=3600, strict=False)  # of each; then it is refused with 503
+    deadline: float = Field(120.0, gt=0, le=86_400, strict=False)  # requests may ask for less
+    body: int = Field(4_000_000, ge=1_000, le=1_000_000_000)  # bytes
+    body_seconds: float = Field(30.0, gt=0, le=3600, strict=False)  # for a body to arrive
+    documents: int = Field(1_000, ge=1, le=1_000_000)  # of a request
+    query: int = Field(10_000, ge=1, le=1_000_000)  # characters
+    explanations: int = Field(200, ge=0, le=100_000)  # rankings kept for ``/v1/explain``
+    explanations_bytes: int = Field(64_000_000, ge=0, le=100_000_000_000)  # that they take, about
+    reader: float = Field(20.0, gt=0, le=3600, strict=False)  # pause of a reader of events
+    connections: int = Field(1_000, ge=1, le=100_000)  # at once; more are refused with 503
+    stop: int = Field(25, ge=0, le=3600)  # for running requests when the service is to stop
 
     @property
     def values(self) -> int:

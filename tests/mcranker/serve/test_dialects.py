@@ -298,16 +298,13 @@ async def test_what_is_not_offered_is_refused(path: str, fields: dict[str, Any],
     assert word in answer.json()["message"]
 
 
-@pytest.mark.parametrize("path", ["/v2/rerank", "/v1/rank"])
-@pytest.mark.parametrize("number", [b"2", b"2.0", b"18446744073709551616", b"1" + b"0" * 30])
-async def test_whole_numbers_are_taken_however_large_they_are(path: str, number: bytes) -> None:
+@pytest.mark.parametrize("number", [b"2.0", b"18446744073709551616", b"1" + b"0" * 30])
+async def test_whole_numbers_are_taken_however_large_they_are(number: bytes) -> None:
     content = b'{"query":"q","documents":["a","b"],"top_n":' + number + b"}"
+    headers = {"Content-Type": "application/json"}
     async with client() as http:
-        answer = await http.post(
-            path, content=content, headers={"Content-Type": "application/json"}
-        )
-    found = answer.json()
-    assert len(found.get("results") or found["returned"]) == 2
+        answer = await http.post("/v2/rerank", content=content, headers=headers)
+    assert len(answer.json()["results"]) == 2
 
 
 # Other requests of clients

@@ -107,36 +107,29 @@ async def test_it_ranks_explains_and_tells_how_far_it_is() -> None:
         assert "no ranking 'x'" in await refused(found, "explain", ranking_id="x", document_id="1")
 
 
-@pytest.mark.parametrize("constant", [False, True])
-async def test_a_document_without_scores(*, constant: bool) -> None:
+async def test_a_document_without_scores() -> None:
     def lost(request: ChatRequest) -> str:
         return "I cannot say." if request.tag.doc_id == "1" else by_place(request)
 
-    options = {"missing_policy": "constant", "missing_constant": 5.0} if constant else {}
-    async with client(score=lost, options=options) as found:
+    async with client(score=lost) as found:
         ranked = await called(found, "rank", **ASKED)
         (document,) = [each for each in ranked["results"] if each["index"] == 1]
         told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="1")
-    imputed = dict.fromkeys(ranked["judges"], 5.0) if constant else {}
-    assert (document["rank"], document["relevance"]) == ((1, 0.5) if constant else (3, None))
-    assert document["imputed"] == told["imputed"] == imputed
+    assert (document["rank"], document["relevance"]) == (3, None)
+    assert document["imputed"] == told["imputed"] == {}
     assert document["scores"] == dict.fromkeys(ranked["judges"])
     assert set(document["missing"]) == set(ranked["judges"])
-    instead = "; 5 is imputed" if constant else ""
-    assert ranked["notes"][0] == f"3 of 9 scores are missing{instead}"
+    assert ranked["notes"][0] == "3 of 9 scores are missing"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"query": " "}, "must not be empty"),
         ({"documents": []}, "documents is empty"),
         ({"documents": TEXTS * 2}, "6 documents; send up to 5"),
         ({"query": "q" * 21}, "query has 21 characters; give up to 20"),
-        ({"documents": [{"text": "a", "id": "1"}] * 2}, "'1'"),
         ({"team": "clinician"}, "'team' cannot be chosen"),
         ({"top_n": 0}, "top_n"),
-        ({"documents": [3]}, "docs[0]"),
     ],
 )
 async def test_odd_calls_are_refused_in_words(arguments: dict[str, Any], message: str) -> None:

@@ -127,7 +127,7 @@ async def test_a_whole_ranking_has_no_numbers_that_are_made_up() -> None:
     assert [hit["score"] is None for hit in hits] == [False, True, True]
 
 
-@pytest.mark.parametrize("route", ["/v2/rerank", "/v1/rerank", "/rerank"])
+@pytest.mark.parametrize("route", ["/v2/rerank", "/rerank"])
 async def test_the_operator_may_refuse_to_make_numbers_up(route: str) -> None:
     chat, seen = comparing(lambda _: "[3] > [1] > [2]")
     body = {"query": "q", "texts": ["a", "b"]} if route == "/rerank" else ASKED
