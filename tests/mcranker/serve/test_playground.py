@@ -18,7 +18,7 @@ from tests.support.browser_measures import readings, sticking_out
 from tests.support.browser_support import browser, expect, texts
 from tests.support.comparing import comparing
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
-from tests.support.playing import PASSAGES, VISIBLE, Seen, opened, rank
+from tests.support.playing import PASSAGES, VISIBLE, Seen, fill, opened, rank
 from tests.support.serving import KEY, by_place, model, serving, settings
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_a_ranking_is_begun_and_cancelled_by_keys(browser: Windows) -> None:
     held.now = True
     with opened(browser, score=held.score) as seen:
         page = seen.page
-        page.get_by_label("Query", exact=True).fill("masks")
+        fill(page)
         page.keyboard.press("Control+Enter")
         assert held.waits.wait(60)
         expect(page.get_by_role("button", name="Cancel")).to_be_visible()
