@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 
     from mcranker.method.session import Job
     from mcranker.ranking import Ranking
+    from personas.ranking.usage import Usage
 
 CONTENT_VARIABLE = "MCRANKER_TRACE_CONTENT"
-"""Set to 1, it lets queries, passages, prompts and replies into spans."""
-
-Documents: TypeAlias = Sequence[tuple[str, str, float | None]]
-"""Id, text and score of each."""
+"""1 lets queries, passages, prompts and replies into spans."""
 
 LISTED = 20
 """Most passages of each side in a span, which may have 128 attributes by default."""
 
+Documents: TypeAlias = Sequence[tuple[str, str, float | None]]  # id, text and score of each
 _SYSTEMS = ("openai", "anthropic")  # prefixes that are names of OpenInference's as well
 
 
@@ -77,25 +76,45 @@ def answer_span(question: Query) -> Iterator[Trace]:
 @contextmanager
 def _traced(name: str) -> Iterator[Trace]:
     """A trace of the block, without a span in programs without a provider."""
-    span = tracer = None
     # A program that sets a provider has imported this.
-    if (api := sys.modules.get("opentelemetry.trace")) is not None:
-        from mcranker import __version__
-
-        tracer = api.get_tracer("mcranker", __version__)
-        span = tracer.start_span(name)
-    if span is None or not span.is_recording():
+    if (api := sys.modules.get("opentelemetry.trace")) is None:
         yield Trace(None, None)
         return
-    trace = Trace(tracer, span)
-    try:
-        with _inside(span):
+    from mcranker import __version__
+
+    tracer = api.get_tracer("mcranker", __version__)
+    with _span(tracer, name) as span:
+        trace = Trace(tracer, span if span.is_recording() else None)
+        try:
             yield trace
-    finally:
-        for stage, ended in trace.stages.values():
-            stage.end(ended or None)
-        span.set_attributes(trace.facts)  # last: of too many, the first are dropped
-        span.end()
+        finally:
+            for stage, ended in trace.stages.values():
+                stage.end(ended or None)
+            span.set_attributes(trace.facts)  # last: of too many, the first are dropped
+
+
+@contextmanager
+def _span(
+    tracer: Tracer, name: str, above: Span | None = None, facts: Mapping[str, Any] | None = None
+) -> Iterator[Span]:
+    """A current span for the block, with how it ended."""
+    from opentelemetry.trace import Status, StatusCode, set_span_in_context
+
+    context = None if above is None else set_span_in_context(above)
+    with tracer.start_as_current_span(
+        name, context, attributes=facts, record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            yield span
+        except Exception as error:
+            # Messages may quote prompts and replies.
+            kind = type(error).__name__
+            span.set_attribute("error.type", kind)
+            span.set_status(Status(StatusCode.ERROR, kind))
+            raise
+        except BaseException:
+            span.set_attribute("mcranker.cancelled", value=True)
+            raise
 
 
 class _Traced(Wrapper):
@@ -108,9 +127,32 @@ class _Traced(Wrapper):
             self.mark_unusable = model.mark_unusable
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        with self._trace.call(self.name, request) as answered:
+        tag, content = request.tag, self._trace.content
+        kind, prefix = "decision" if request.questions else "llm", self.name.partition(":")[0]
+        facts: dict[str, Any] = {
+            "openinference.span.kind": kind.upper(),
+            f"{kind}.model_name": self.name,
+            "mcranker.stage": tag.stage,
+            "mcranker.persona": tag.persona,
+            "mcranker.doc_id": tag.doc_id,
+        }
+        if prefix in _SYSTEMS:
+            facts[f"{kind}.system"] = prefix
+        if kind == "llm":
+            asked = {"temperature": request.temperature, "max_tokens": request.max_tokens}
+            facts["llm.invocation_parameters"] = json.dumps(asked)
+        for place, message in enumerate(request.messages if content else ()):
+            name = f"llm.input_messages.{place}.message"
+            facts |= {f"{name}.role": message.role, f"{name}.content": message.content}
+        with self._trace.below(tag.stage, f"{tag.stage} call", facts) as span:
             reply = await self._model.complete(request)
-            answered(reply)
+            span.set_attribute("mcranker.ledger_hit", reply.reused)
+            if not reply.reused:  # what was paid before is not counted again
+                span.set_attributes(_tokens(kind, reply.usage))
+            if kind == "llm":
+                span.set_attribute("llm.finish_reason", reply.finish_reason)
+            if content:
+                span.set_attribute("output.value", reply.text)
             return reply
 
 
@@ -129,17 +171,31 @@ class Trace:
         return model if self.span is None else _Traced(model, self)
 
     @contextmanager
+    def below(self, stage: str, name: str, facts: Mapping[str, Any]) -> Iterator[Span]:
+        """A span below the stage's, which lasts from its first one to its last."""
+        from opentelemetry.trace import set_span_in_context
+
+        assert self._tracer is not None
+        assert self.span is not None
+        if stage not in self.stages:
+            kind, context = {"openinference.span.kind": "CHAIN"}, set_span_in_context(self.span)
+            self.stages[stage] = self._tracer.start_span(stage, context, attributes=kind), 0
+        above, _ = self.stages[stage]
+        try:
+            with _span(self._tracer, name, above, facts) as span:
+                yield span
+        finally:
+            self.stages[stage] = above, time.time_ns()
+
+    @contextmanager
     def retrieval(self) -> Iterator[Callable[[Documents], None]]:
         """A span for a search; call with id, text and score of what it found."""
-        if self.span is None:
+        if self.span is None or self._tracer is None:
             yield lambda _: None
             return
-        span = self.start("retrieval", self.span, {"openinference.span.kind": "RETRIEVER"})
-        try:
-            with _inside(span):
-                yield lambda found: self.documents(span, "retrieval.documents", found)
-        finally:
-            span.end()
+        kind = {"openinference.span.kind": "RETRIEVER"}
+        with _span(self._tracer, "retrieval", self.span, kind) as span:
+            yield lambda found: self.documents(span, "retrieval.documents", found)
 
     def end(self, text: str, facts: Mapping[str, str | bool | int]) -> None:
         self.facts |= {**facts, **({"output.value": text} if self.content else {})}
@@ -165,90 +221,15 @@ class Trace:
                 if value is not None:
                     span.set_attribute(f"{name}.{place}.document.{part}", value)
 
-    @contextmanager
-    def call(self, model: str, request: ChatRequest) -> Iterator[Callable[[ChatReply], None]]:
-        assert self.span is not None
-        tag = request.tag
-        if tag.stage not in self.stages:
-            stage = self.start(tag.stage, self.span, {"openinference.span.kind": "CHAIN"})
-            self.stages[tag.stage] = stage, 0
-        above, _ = self.stages[tag.stage]
-        kind = "decision" if request.questions else "llm"
-        facts = {
-            "openinference.span.kind": kind.upper(),
-            f"{kind}.model_name": model,
-            "mcranker.stage": tag.stage,
-            "mcranker.persona": tag.persona,
-            "mcranker.doc_id": tag.doc_id,
+
+def _tokens(kind: str, usage: Usage) -> dict[str, int]:
+    if kind == "decision":
+        tokens = {"input": usage.input_tokens, "output": usage.output_tokens}
+    else:
+        tokens = {
+            "prompt": usage.input_tokens,
+            "prompt_details.cache_read": usage.cached_input_tokens,
+            "completion": usage.output_tokens,
+            "total": usage.input_tokens + usage.output_tokens,
         }
-        prefix = model.partition(":")[0]
-        if prefix in _SYSTEMS:
-            facts[f"{kind}.system"] = prefix
-        if kind == "llm":
-            asked = {"temperature": request.temperature, "max_tokens": request.max_tokens}
-            facts["llm.invocation_parameters"] = json.dumps(asked)
-        if self.content:
-            facts |= _messages("llm.input_messages", request)
-        span = self.start(f"{tag.stage} call", above, facts)
-        try:
-            with _inside(span):
-                yield lambda reply: span.set_attributes(self._answer(kind, reply))
-        finally:
-            span.end()
-            self.stages[tag.stage] = above, time.time_ns()
-
-    def start(self, name: str, above: Span, facts: Mapping[str, Any]) -> Span:
-        from opentelemetry.trace import set_span_in_context
-
-        assert self._tracer is not None
-        context = set_span_in_context(above)
-        return self._tracer.start_span(name, context=context, attributes=dict(facts))
-
-    def _answer(self, kind: str, reply: ChatReply) -> Mapping[str, Any]:
-        usage = reply.usage
-        facts: dict[str, Any] = {"mcranker.ledger_hit": reply.reused}
-        # What was paid before is not counted again.
-        if not reply.reused and kind == "llm":
-            facts |= {
-                "llm.token_count.prompt": usage.input_tokens,
-                "llm.token_count.prompt_details.cache_read": usage.cached_input_tokens,
-                "llm.token_count.completion": usage.output_tokens,
-                "llm.token_count.total": usage.input_tokens + usage.output_tokens,
-            }
-        elif not reply.reused:
-            facts |= {
-                "decision.token_count.input": usage.input_tokens,
-                "decision.token_count.output": usage.output_tokens,
-            }
-        if kind == "llm":
-            facts["llm.finish_reason"] = reply.finish_reason
-        if self.content:
-            facts["output.value"] = reply.text
-        return facts
-
-
-@contextmanager
-def _inside(span: Span) -> Iterator[None]:
-    """Make the span current in the block, and record how the block ended."""
-    from opentelemetry.trace import Status, StatusCode, use_span
-
-    with use_span(span, record_exception=False, set_status_on_exception=False):
-        try:
-            yield
-        except Exception as error:
-            # Messages may quote prompts and replies.
-            kind = type(error).__name__
-            span.set_attribute("error.type", kind)
-            span.set_status(Status(StatusCode.ERROR, kind))
-            raise
-        except BaseException:
-            span.set_attribute("mcranker.cancelled", value=True)
-            raise
-
-
-def _messages(prefix: str, request: ChatRequest) -> dict[str, str]:
-    return {
-        f"{prefix}.{place}.message.{part}": value
-        for place, message in enumerate(request.messages)
-        for part, value in (("role", message.role), ("content", message.content))
-    }
+    return {f"{kind}.token_count.{name}": count for name, count in tokens.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -112,7 +111,8 @@ async def _serve_http(server: MCPServer, settings: Settings, *, quiet: bool) -> 
     app = server.streamable_http_app()
     app.state.drain = app.state.give_up = int  # the session manager cancels what is under way
     # Clients keep streams open for as long as there is a server.
-    briefly = replace(settings, limits=settings.limits.model_copy(update={"stop": 0}))
+    limits = settings.limits.model_copy(update={"stop": 0})
+    briefly = settings.model_copy(update={"limits": limits})
     with listen(settings) as bound:
         at = f"serving MCP at {address_of(bound)}/mcp"
         await serve(app, briefly, bound, started=lambda: None if quiet else say(at))
@@ -146,15 +146,21 @@ def _settings(ctx: click.Context) -> Settings:
         refuse(ctx, (lost, "a pipeline needs documents; give --index as well"))
         chosen = given_options(ctx, own=stage_keys() if index else None)
         if index is not None:
-            answer = made.AnswerSettings(index, *given_pipeline(ctx, chosen))
+            pipeline, options = given_pipeline(ctx, chosen)
+            answer = made.AnswerSettings(index=index, pipeline=pipeline, options=options)
         # All who reach this machine's loopback may try another team in the playground.
         free = ("team",) if RANKERS.get(chosen.ranker).takes_team else ()
-        unscored = {"unscored": value} if (value := params["unscored"]) else {}
-        name = chosen.ranker
-        ranker = made.RankerSettings(name, name, chosen.options, ("*",), free, **unscored)
+        ranker = made.RankerSettings(
+            name=chosen.ranker,
+            ranker=chosen.ranker,
+            options=dict(chosen.options),
+            names=("*",),
+            per_request=free,
+            unscored=params["unscored"] or "falling",
+        )
         settings = made.Settings(rankers=(ranker,), answer=answer)
     changed = {name: params[name] for name in ("host", "port") if params[name] is not None}
-    return replace(settings, **changed)
+    return settings.model_copy(update=changed)
 
 
 def _check_installed(extra: str) -> None:

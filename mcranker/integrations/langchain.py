@@ -33,11 +33,6 @@ class MCRankerCompressor(RerankingModel, BaseDocumentCompressor):
         """`compress_documents` for callers with an event loop."""
         return _ranked(documents, await self._arank(query, documents))
 
-    def __getstate__(self) -> dict[Any, Any]:
-        self._source.check_copied()
-        state: dict[Any, Any] = super().__getstate__()
-        return state
-
 
 def _ranked(documents: Sequence[Document], ranking: Ranking) -> list[Document]:
     ranked = []

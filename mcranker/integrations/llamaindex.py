@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,12 +30,6 @@ class MCRankerPostprocessor(RerankingModel, BaseNodePostprocessor):
         self._source.plain_options()
         made: dict[str, Any] = super().to_dict(**kwargs)
         return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        # LlamaIndex leaves out what cannot be pickled; the copy would have another ranker.
-        pickle.dumps(self._source)
-        state: dict[str, Any] = super().__getstate__()
-        return state
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

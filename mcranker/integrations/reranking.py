@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -137,6 +138,11 @@ class RerankingModel(BaseModel):
         own = {"options": options, "title_key": title_key, "on_ranking": on_ranking}
         super().__init__(ranker=ranker, **own, **limits, **others)
         self._source = source
+
+    def __getstate__(self) -> dict[Any, Any]:
+        # LlamaIndex leaves out what cannot be pickled; the copy would have another ranker.
+        pickle.dumps(self._source)
+        return super().__getstate__()
 
     def close(self) -> None:
         """Close the ranker that was made of options."""

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -151,33 +151,19 @@ class _Loop:
                 "this ranker was used before the process was forked; make it in the child process"
             )
         caller, ended = threading.current_thread(), threading.Event()
-        task: asyncio.Task[Any] | None = None
-        given_up = False
 
         async def run() -> T:
-            nonlocal task
             try:
-                if given_up:
-                    raise asyncio.CancelledError
-                task = asyncio.current_task()
                 return await function()
             finally:
                 ended.set()
 
-        def give_up() -> None:
-            nonlocal given_up
-            given_up = True
-            if task is not None:
-                task.cancel()
-
+        with self._lock:
+            if self.ends:
+                raise _Ended
+            future = self._portal.start_task_soon(run)
         try:
-            with self._lock:
-                if self.ends:
-                    raise _Ended
-                future = self._portal.start_task_soon(run)
             return future.result()
-        except _Ended:
-            raise
         except concurrent.futures.CancelledError:
             if caller.daemon and not threading.main_thread().is_alive():
                 threading.Event().wait()  # the process ends, and the thread has nothing to do
@@ -185,10 +171,9 @@ class _Loop:
                 "the ranker was closed while it was at work; close it when that is done"
             ) from None
         except BaseException:
-            if not ended.is_set():
-                with contextlib.suppress(RuntimeError):
-                    self._native.call_soon_threadsafe(give_up)
-                    ended.wait(_STOP_SECONDS)
+            if not future.done():
+                future.cancel()
+                ended.wait(_STOP_SECONDS)
             raise
 
     def stop(self, *, wait: bool = True) -> None:

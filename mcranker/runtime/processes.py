@@ -19,8 +19,7 @@ from weakref import WeakSet
 
 from mcranker.logs import safe_logger
 
-LAST_WAITS = 15.0
-"""Seconds of all waits together, from the signal to stop on."""
+LAST_WAITS = 15.0  # seconds of all waits together, from the signal to stop on
 
 _log = safe_logger("mcranker.runtime")
 

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
 from mcranker.method.annotator import INSTRUCTION_SHARE
-from mcranker.rag.result import AnswerDone, StageDone, StageStarted
+from mcranker.rag.result import AnswerDone
 from mcranker.ranking import Ranking
 from mcranker.serve.bodies import Problem
-from mcranker.serve.events import event_data
 from mcranker.serve.metrics import Metrics
-from mcranker.serve.served import SHORTEST, Places, discreet, last_of, public, public_name
-from mcranker.serve.settings import GRACE, Settings, Unscored
+from mcranker.serve.served import Places, discreet, discreetly, last_of, public, public_name
+from mcranker.serve.settings import Settings, Unscored
 from personas.format import counted
 from personas.ranking.types import judge_note
 
 if TYPE_CHECKING:
     from mcranker.llm.ledger.ledger import Ledger
     from mcranker.rag.pipeline import RAGPipeline
-    from mcranker.rag.result import EmitAnswer, RAGEvent, RAGResult
+    from mcranker.rag.result import EmitAnswer, RAGResult
     from personas.ranking.types import Query
 
 
-SMALL = 0.01
-"""The number of the first document if nothing was judged; those behind it get less."""
+SMALL = 0.01  # the number of the first document if nothing was judged; those behind it get less
 _JUDGES = ("scoring", "assessor")
 NOT_ABSOLUTE = (
     "it gives an order without scores, and this service makes none up "
     "(unscored = 'error'); ask POST /v1/rank, or have it served with unscored = 'falling'"
 )
 """Reason that a ranker does not serve rerank clients, if the operator wants no numbers by rank."""
-ANSWER = "answer"
-"""Name of the pipeline where metrics and the log name a ranker."""
+ANSWER = "answer"  # name of the pipeline where metrics and the log name a ranker
 
 
 class Scored(NamedTuple):
@@ -169,23 +165,21 @@ class Answering:
         self, question: Query, seconds: float, emit: EmitAnswer | None = None
     ) -> RAGResult:
         """Wait for a place and answer; at the deadline the answer is of what is there."""
-        pipeline, end = self.ready(), time.monotonic() + seconds
-        async with self._places.one(within=seconds):
-            outcome = "failed"
-            try:
-                left = max(end - time.monotonic(), SHORTEST)
-                with anyio.fail_after(left + GRACE):
-                    events = pipeline.astream(question, deadline=left)
-                    result = (await last_of(events, AnswerDone, emit)).result
-                outcome = "partial" if result.partial else result.kind
-            except TimeoutError:
-                raise Problem("timeout", f"no answer after {seconds:g} seconds") from None
-            except anyio.get_cancelled_exc_class():
-                outcome = "cancelled"
-                raise
-            finally:
-                if self._metrics is not None:
-                    self._metrics.add("answers", outcome)
+        pipeline, outcome = self.ready(), "failed"
+        try:
+            async with self._places.one(seconds, "answer") as left:
+                events = pipeline.astream(question, deadline=left())
+                result = (await last_of(events, AnswerDone, emit)).result
+            outcome = "partial" if result.partial else result.kind
+        except anyio.get_cancelled_exc_class():
+            outcome = "cancelled"
+            raise
+        except Problem as error:
+            outcome = "failed" if error.kind == "timeout" else ""
+            raise
+        finally:
+            if self._metrics is not None and outcome:
+                self._metrics.add("answers", outcome)
         if self._metrics is not None:
             self._metrics.staged(ANSWER, {each.name: each.seconds for each in result.stages})
         return result
@@ -196,22 +190,12 @@ class Answering:
             await self.pipeline.aclose()
 
 
-def answer_event(event: RAGEvent) -> tuple[str, Mapping[str, Any]]:
-    """Name and data of an event on the way to an answer."""
-    if isinstance(event, StageStarted):
-        return "stage_started", {"name": event.name}
-    if isinstance(event, StageDone):
-        return "stage_done", _discreet(event.stage.model_dump(mode="json"))
-    assert not isinstance(event, AnswerDone)
-    return event_data(event)
-
-
 def public_answer(result: RAGResult) -> dict[str, Any]:
     """Everything an answer holds, as JSON values, without paths and addresses of the operator's."""
     form = result.to_dict()
     form["models"] = {role: public_name(name) for role, name in form["models"].items()}
     for name in ("failure", "stages", "warnings", "config"):
-        form[name] = _discreet(form[name])
+        form[name] = discreetly(form[name])
     for each in form["passages"]:
         each["dropped"] = discreet(each["dropped"])
     if form["stored_ranking"] is not None:
@@ -230,15 +214,3 @@ def answer_headers(name: str, result: RAGResult) -> dict[str, str]:
 
 def _were(documents: int) -> str:
     return f"{counted(documents, 'document')} {'was' if documents == 1 else 'were'}"
-
-
-def _discreet(value: Any) -> Any:
-    """JSON values without addresses and paths in any text."""
-    match value:
-        case str():
-            return discreet(value)
-        case list():
-            return [_discreet(each) for each in value]
-        case dict():
-            return {name: _discreet(each) for name, each in value.items()}
-    return value

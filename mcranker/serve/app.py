@@ -22,17 +22,16 @@ from starlette.routing import Route
 
 from mcranker import __version__
 from mcranker.errors import LedgerError
-from mcranker.events import Emit, Event, RankingDone
+from mcranker.events import Emit, RankingDone
 from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
-from mcranker.rag.result import RAGEvent, RAGResult
+from mcranker.rag.result import EmitAnswer, RAGEvent, RAGResult
 from mcranker.ranking import Ranking
 from mcranker.serve import playground
 from mcranker.serve.answering import (
     ANSWER,
     NOT_ABSOLUTE,
     Answering,
-    answer_event,
     answer_headers,
     headers_of,
     meta_of,
@@ -62,7 +61,7 @@ from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings, holder_of
 from personas import library
 from personas.format import counted
-from personas.ranking.types import Passage, Query
+from personas.ranking.types import Passage
 from personas.report import render_inspection
 from personas.report.page import ReportFooter
 from personas.sanitize import plain
@@ -75,7 +74,6 @@ _OPENED_BY_BROWSERS = {"/v1/explain/{id}", *playground.FILES}
 _ALIVE = ("/healthz", "/health", "/ping", "/v1/health/live")
 _READY = ("/readyz", "/v1/health/ready")
 _PROBES = {*_ALIVE, *_READY, "/metrics"}
-_OWN = ("/v1/rank", "/v1/rank/stream", "/v1/answer", "/v1/answer/stream")
 _LEDGER_SECONDS = 2.0  # within which a ledger has to answer
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -87,14 +85,14 @@ class _Call:
     request: Request
     route: str
     dialect: ApiDialect = GENERAL
-    holder: str = ""
-    """Name of the key it was sent with."""
-    about: list[str] = field(default_factory=list)
-    """Parts of its line in the access log."""
+    holder: str = ""  # name of the key it was sent with
+    about: list[str] = field(default_factory=list)  # parts of its line in the access log
     began: float = field(default_factory=time.perf_counter)
 
 
 _Handler = Callable[[_Call], Awaitable[Response]]
+_Make = Callable[[EmitAnswer | None], Awaitable[tuple[dict[str, Any], Mapping[str, str]]]]
+_Prepare = Callable[[_Call], Awaitable[_Make]]  # body and headers of an answer, events on the way
 
 
 def create_app(settings: Settings | None = None) -> Starlette:
@@ -129,8 +127,7 @@ class _Service:
         self._metrics = Metrics()
         self.rankers = ServedRankers(settings, self._metrics)
         self._answering = Answering(settings, self._metrics)
-        # Answers as JSON.
-        self._kept = Explanations[Ranking | bytes](self._limits)
+        self._kept = Explanations[Ranking | bytes](self._limits)  # answers as JSON
         self._began = int(time.time())
         found = [*self.rankers.ledgers, self._answering.ledger]
         self._stores = {each.name: each.store for each in found if each is not None}
@@ -161,9 +158,14 @@ class _Service:
 
     def routes(self) -> list[Route]:
         posted = {path: self._endpoint(path, self._rerank) for path in ROUTES}
-        own = (self._rank, self._stream, self._answer, self._answer_stream)
-        for path, handler in zip(_OWN, own, strict=True):
-            posted[path] = self._endpoint(path, handler)
+        for path, prepare, last in (
+            ("/v1/rank", self._rank, "ranking_done"),
+            ("/v1/answer", self._answer, "answer_done"),
+        ):
+            whole = partial(self._whole_answer, prepare=prepare)
+            stream = partial(self._streamed, prepare=prepare, last=last)
+            posted[path] = self._endpoint(path, whole)
+            posted[f"{path}/stream"] = self._endpoint(f"{path}/stream", stream)
         for each in DIALECTS:
             for path in (*each.routes, f"/{each.name}/{{rest:path}}"):
                 rerank = partial(self._rerank, dialect=each)
@@ -278,7 +280,7 @@ class _Service:
             said = f"{path!r} takes {given.get('Allow')}, not {request.method[:20]!r}"
             problem = Problem("method", said)
         else:
-            near = difflib.get_close_matches(path, (*ROUTES, *_OWN), n=1)
+            near = difflib.get_close_matches(path, (*ROUTES, "/v1/rank", "/v1/answer"), n=1)
             instead = f"did you mean {near[0]!r}?" if near else f"rerank clients ask {ROUTES[0]}"
             problem = Problem("not_found", f"there is no route {path!r}; {instead}")
         self._answered(_Call(request, "other"), error.status_code)
@@ -320,59 +322,67 @@ class _Service:
         headers = headers_of(name, ranking, scored.unscored, warnings)
         return _json(call.dialect.answer(response), headers=headers)
 
-    async def _rank(self, call: _Call) -> Response:
-        served, job = await self._job(call)
-        async with until_gone(call.request.receive):
-            name, ranking = await self._ranked(call, served, job)
-        whole = await anyio.to_thread.run_sync(_whole, served, name, ranking, job.reasons)
-        unscored, warnings = whole["meta"]["unscored"], whole["meta"].get("warnings", ())
-        return _json(whole, headers=headers_of(name, ranking, unscored, warnings))
+    async def _rank(self, call: _Call) -> _Make:
+        def read(body: dict[str, Any]) -> tuple[RankRequest, tuple[Passage, ...]]:
+            request = RankRequest.read(body, self._limits)
+            return request, as_passages(request.documents)
 
-    async def _stream(self, call: _Call) -> Response:
-        served, job = await self._job(call)
+        asked, passages = await read_body(call.request, self._limits, read)
+        served = self.rankers.find(asked.ranker)
+        job = Job(
+            served.with_options(asked.options),
+            as_query(asked.query),
+            passages,
+            self._seconds(asked.timeout),
+            asked.top_n,
+            asked.min_relevance,
+            asked.instruction,
+            asked.reasons,
+        )
 
-        async def rank(queue: EventQueue) -> dict[str, Any]:
-            async def emit(event: Event) -> None:
-                if not isinstance(event, RankingDone):  # it is sent as a whole, with its reasons
-                    queue.put(*event_data(event))
+        async def make(emit: EmitAnswer | None) -> tuple[dict[str, Any], Mapping[str, str]]:
+            name, ranking = await self._ranked(call, served, job, emit)
+            return await anyio.to_thread.run_sync(_whole, served, name, ranking, job.reasons)
 
-            ranked = await self._ranked(call, served, job, emit)
-            return await anyio.to_thread.run_sync(_whole, served, *ranked, job.reasons)
+        return make
 
-        return self._streamed(call, rank, "ranking_done")
+    async def _answer(self, call: _Call) -> _Make:
+        self._answering.ready()
+        call.about.append(ANSWER)
+        read = partial(QuestionRequest.read, limits=self._limits)
+        asked = await read_body(call.request, self._limits, read)
+        question, seconds = asked.asked(self._limits), self._seconds(asked.timeout)
 
-    async def _answer(self, call: _Call) -> Response:
-        question, seconds = await self._question(call)
-        async with until_gone(call.request.receive):
-            result = await self._answering.answer(question, seconds)
-        name, form = await self._kept_answer(call, result)
-        return _json({"id": name, "answer": form}, headers=answer_headers(name, result))
-
-    async def _answer_stream(self, call: _Call) -> Response:
-        question, seconds = await self._question(call)
-
-        async def answer(queue: EventQueue) -> dict[str, Any]:
-            async def emit(event: RAGEvent) -> None:
-                if not isinstance(event, RankingDone):  # the answer has it
-                    queue.put(*answer_event(event))
-
+        async def make(emit: EmitAnswer | None) -> tuple[dict[str, Any], Mapping[str, str]]:
             result = await self._answering.answer(question, seconds, emit)
-            name, form = await self._kept_answer(call, result)
-            return {"id": name, "answer": form}
+            calls = sum(stage.calls for stage in result.stages)
+            call.about.append(counted(calls, "model call"))
+            form = await anyio.to_thread.run_sync(public_answer, result)
+            kept = orjson.dumps(form)
+            name = self._kept.put(kept, len(kept), call.holder)
+            return {"id": name, "answer": form}, answer_headers(name, result)
 
-        return self._streamed(call, answer, "answer_done")
+        return make
 
-    def _streamed(
-        self, call: _Call, make: Callable[[EventQueue], Awaitable[dict[str, Any]]], last: str
-    ) -> Response:
-        """Stream what `make` puts into the queue, and its result as an event named `last`."""
-        queue = EventQueue()
+    async def _whole_answer(self, call: _Call, *, prepare: _Prepare) -> Response:
+        make = await prepare(call)
+        async with until_gone(call.request.receive):
+            body, headers = await make(None)
+        return _json(body, headers=headers)
+
+    async def _streamed(self, call: _Call, *, prepare: _Prepare, last: str) -> Response:
+        """Stream the events on the way, and what is made as an event named `last`."""
+        make, queue = await prepare(call), EventQueue()
+
+        async def emit(event: RAGEvent) -> None:
+            if not isinstance(event, RankingDone):  # what is made has it
+                queue.put(*event_data(event))
 
         async def work() -> None:
             try:
                 with self._stoppable():
-                    whole = await make(queue)
-                queue.put(last, whole)
+                    body, _ = await make(emit)
+                queue.put(last, body)
             except Exception as error:  # noqa: BLE001 - the reader gets it
                 self._refused(call, error)
                 queue.put("error", GENERAL.problem(problem_of(error)))
@@ -453,24 +463,6 @@ class _Service:
 
     # A ranking
 
-    async def _job(self, call: _Call) -> tuple[ServedRanker, Job]:
-        def read(body: dict[str, Any]) -> tuple[RankRequest, tuple[Passage, ...]]:
-            request = RankRequest.read(body, self._limits)
-            return request, as_passages(request.documents)
-
-        asked, passages = await read_body(call.request, self._limits, read)
-        served = self.rankers.find(asked.ranker)
-        return served, Job(
-            served.with_options(asked.options),
-            as_query(asked.query),
-            passages,
-            self._seconds(asked.timeout),
-            asked.top_n,
-            asked.min_relevance,
-            asked.instruction,
-            asked.reasons,
-        )
-
     def _seconds(self, timeout: float | None) -> float:
         """Seconds allowed to a ranking: the request's, but no more than the operator's."""
         return min(timeout or self._limits.deadline, self._limits.deadline)
@@ -491,22 +483,6 @@ class _Service:
         call.about.append(counted(ranking.usage.calls, "model call"))
         return self._kept.put(ranking, size_of(ranking), call.holder), ranking
 
-    # An answer
-
-    async def _question(self, call: _Call) -> tuple[Query, float]:
-        self._answering.ready()
-        call.about.append(ANSWER)
-        read = partial(QuestionRequest.read, limits=self._limits)
-        asked = await read_body(call.request, self._limits, read)
-        return asked.asked(self._limits), self._seconds(asked.timeout)
-
-    async def _kept_answer(self, call: _Call, result: RAGResult) -> tuple[str, dict[str, Any]]:
-        """Keep an answer; return its id and its public form."""
-        call.about.append(counted(sum(stage.calls for stage in result.stages), "model call"))
-        form = await anyio.to_thread.run_sync(public_answer, result)
-        kept = orjson.dumps(form)
-        return self._kept.put(kept, len(kept), call.holder), form
-
 
 def _stopping() -> Problem:
     return Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
@@ -525,11 +501,15 @@ def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = Non
     )
 
 
-def _whole(served: ServedRanker, name: str, ranking: Ranking, reasons: int) -> dict[str, Any]:
-    return {
+def _whole(
+    served: ServedRanker, name: str, ranking: Ranking, reasons: int
+) -> tuple[dict[str, Any], Mapping[str, str]]:
+    scored, warnings = scores_of(ranking, "null"), warnings_of(ranking, reasons)
+    body = {
         "id": name,
         "ranker": served.name,
         "returned": ranking.ids,
-        "meta": meta_of(ranking, scores_of(ranking, "null"), warnings_of(ranking, reasons)),
+        "meta": meta_of(ranking, scored, warnings),
         "ranking": public_form(ranking),
     }
+    return body, headers_of(name, ranking, scored.unscored, warnings)

@@ -66,8 +66,7 @@ _CAUSES: tuple[tuple[_Types, str, str], ...] = (
 )
 """Error -> kind of problem, and what the client reads; the first that fits counts."""
 T = TypeVar("T")
-_SMALL = 1 << 14
-"""Bytes of a body that is read on the event loop: a thread would take longer."""
+_SMALL = 1 << 14  # bytes of a body that is read on the event loop: a thread would take longer
 _DEEPEST = 50
 
 

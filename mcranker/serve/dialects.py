@@ -117,8 +117,7 @@ _TEI_KINDS = {
     **dict.fromkeys(("upstream", "timeout", "internal"), "Backend"),
 }
 
-GENERAL = ApiDialect("general")
-"""For clients that read ``results[].relevance_score``."""
+GENERAL = ApiDialect("general")  # for clients that read ``results[].relevance_score``
 
 DIALECTS = (
     ApiDialect(

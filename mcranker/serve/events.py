@@ -13,9 +13,10 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from mcranker.events import Event
 from mcranker.logs import safe_logger
+from mcranker.rag.result import RAGEvent, StageDone
 from mcranker.serve.bodies import ClientDisconnected, until_gone
+from mcranker.serve.served import discreetly
 
 logger = safe_logger("mcranker.serve")
 
@@ -27,8 +28,7 @@ _PIECE = 1 << 16  # bytes
 _KEPT_BACK = {"query_id", "usage", "ranking", "reason"}
 """Fields of events that are not sent: a reason may name what is the operator's."""
 
-CLIENT_GONE = 499
-"""Status that counts requests of disconnected clients."""
+CLIENT_GONE = 499  # status that counts requests of disconnected clients
 
 MOST_KEPT = 1_000
 """Events that wait for a reader; then scores that were not read yet are left out, and counted."""
@@ -117,8 +117,10 @@ class EventStream(Response):
             await send({**message, "more_body": False})
 
 
-def event_data(event: Event) -> tuple[str, Mapping[str, Any]]:
-    """Name and data of an event; `RankingDone` has none, since the service adds its own."""
+def event_data(event: RAGEvent) -> tuple[str, Mapping[str, Any]]:
+    """Name and data of an event."""
+    if isinstance(event, StageDone):
+        return "stage_done", discreetly(event.stage.model_dump(mode="json"))
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower()
     shown = [each.name for each in fields(event) if each.name not in _KEPT_BACK]
     data = {each: getattr(event, each) for each in shown}

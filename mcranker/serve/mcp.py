@@ -23,14 +23,10 @@ from starlette.applications import Starlette
 
 from mcranker import __version__
 from mcranker.errors import ConfigError
-from mcranker.events import (
-    PassageAssessed,
-    PassagesCompared,
-    PassageScored,
-)
+from mcranker.events import PassageAssessed, PassagesCompared, PassageScored
 from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
-from mcranker.rag.result import RAGEvent
+from mcranker.rag.result import EmitAnswer, RAGEvent
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import apart, task_group
 from mcranker.runtime.processes import stopping
@@ -44,12 +40,8 @@ from personas.ranking.record import RankingRecord
 
 logger = safe_logger("mcranker.serve")
 
-_EACH = 0.2
-"""Seconds between two notifications of progress, at least."""
-
-_LONGEST_ERROR = 500
-"""Characters of an error, which may take more than a byte each."""
-
+_EACH = 0.2  # seconds between two notifications of progress, at least
+_LONGEST_ERROR = 500  # characters
 _RANKED = ("rank", "index", "scores", "missing", "imputed", "reasons")
 _EXPLAINED = (
     *("rank", "doc_id", "first_stage_rank", "score", "scores", "ranks", "missing"),
@@ -107,11 +99,13 @@ async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServe
         version=__version__,
         log_level="WARNING",
     )
+    asks = ToolAnnotations(read_only_hint=True, open_world_hint=True)  # models, which lie outside
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    for tool in (tools.rank, tools.estimate, tools.explain):
-        server.add_tool(tool, annotations=reads)
+    server.add_tool(tools.rank, annotations=asks)
+    server.add_tool(tools.estimate, annotations=reads)
+    server.add_tool(tools.explain, annotations=reads)
     if settings.answer is not None:
-        server.add_tool(tools.answer, annotations=reads)
+        server.add_tool(tools.answer, annotations=asks)
     try:
         yield server
     finally:
@@ -140,7 +134,9 @@ class _Server(MCPServer[Any]):
                 elif problem is not cause and problem.ours:
                     logger.warning("%s: %s", type(cause).__name__, cause)
                 said = f"{said}: {problem.message}"
-            raise ToolError(_short(said)) from None
+            # It goes into a model's context.
+            whole = len(said) <= _LONGEST_ERROR
+            raise ToolError(said if whole else f"{said[: _LONGEST_ERROR - 1]}…") from None
 
     async def run_stdio_async(self) -> None:
         server = self._lowlevel_server
@@ -175,11 +171,6 @@ class _StandardInput:
             yield line.decode("utf-8", "replace")
 
 
-def _short(message: str) -> str:
-    """Shorten an error's text, which goes into a model's context."""
-    return message if len(message) <= _LONGEST_ERROR else f"{message[: _LONGEST_ERROR - 1]}…"
-
-
 class _Tools:
     def __init__(self, settings: Settings) -> None:
         self._limits = settings.limits
@@ -206,7 +197,7 @@ class _Tools:
         given |= {"instruction": instruction, "reasons": reasons}
         seconds = min(deadline or math.inf, self._limits.deadline)
         served, job = self._job(ranker, given, seconds, top_n or 0)
-        ranking = await served.rank(job, _Progress(context).emit)
+        ranking = await served.rank(job, _progress(context))
         scored = scores_of(ranking, "null")
         return {
             "ranking_id": self._kept.put(ranking, size_of(ranking)),
@@ -254,7 +245,7 @@ class _Tools:
         given = {"question": question, "messages": messages}
         asked = QuestionRequest.read(given, self._limits).asked(self._limits)
         seconds = min(deadline or math.inf, self._limits.deadline)
-        result = await self.answering.answer(asked, seconds, _Progress(context).emit)
+        result = await self.answering.answer(asked, seconds, _progress(context))
         form, ranking = public_answer(result), result.ranking
         return {
             "answer": form["text"],
@@ -280,7 +271,6 @@ class _Tools:
         members = {name: member for name in record.judges if (member := record.member(name))}
         return {
             "query": record.query.text,
-            "summary": _summary(record, hit),
             **_view(hit, _EXPLAINED),
             "top_score": record.top,
             "judges": {
@@ -311,34 +301,23 @@ class _Tools:
         return served, Job(chosen, query, passages, seconds, min(top_n, len(passages)), **extra)
 
 
-class _Progress:
-    """Reports the progress of a ranking, at most every `_EACH` seconds."""
+def _progress(context: Context[Any, Any]) -> EmitAnswer:
+    """Report the progress of a ranking, at most every `_EACH` seconds."""
+    latest = 0.0
 
-    def __init__(self, context: Context[Any, Any]) -> None:
-        self._context = context
-        self._latest = 0.0
-
-    async def emit(self, event: RAGEvent) -> None:
+    async def emit(event: RAGEvent) -> None:
+        nonlocal latest
         if not isinstance(event, PassageScored | PassageAssessed | PassagesCompared):
             return
         what = "comparisons" if isinstance(event, PassagesCompared) else "scores"
         done, total, now = event.done, event.total, time.monotonic()
-        if now - self._latest >= _EACH or done == total:
-            self._latest = now
-            await self._context.report_progress(done, total, f"{done} of {total} {what}")
+        if now - latest >= _EACH or done == total:
+            latest = now
+            await context.report_progress(done, total, f"{done} of {total} {what}")
+
+    return emit
 
 
 def _view(hit: Hit, names: tuple[str, ...]) -> dict[str, Any]:
     missing = {name: discreet(said) for name, said in hit.missing.items()}
     return {name: getattr(hit, name) for name in names} | {"missing": missing}
-
-
-def _summary(record: RankingRecord, hit: Hit) -> str:
-    said = [f"Rank {hit.rank} of {len(record.hits)}; given at {hit.first_stage_rank}."]
-    for names in (hit.raised_most_by, hit.sunk_most_by):
-        if names:
-            who = " or ".join(names)
-            said.append(f"Without {who}, it would be at rank {hit.rank_without[names[0]]}.")
-    if not (hit.judged or record.unscored):
-        said.append("No judge scored it.")
-    return " ".join([*said, record.unfinished]).strip()

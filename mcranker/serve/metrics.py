@@ -26,30 +26,16 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 _CALL = ("ranker", "stage", "model")
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "requests": ("Requests answered.", ("route", "status")),
-    "rankings": (
-        "Rankings, by what became of them: complete, missing (some scores), partial (deadline), "
-        "first_stage (no model answered), failed, cancelled.",
-        ("ranker", "outcome"),
-    ),
-    "answers": (
-        "Answers to questions, by what became of them: answer, extract, abstained, none (no model "
-        "answered), partial (deadline), failed, cancelled.",
-        ("outcome",),
-    ),
+    "rankings": ("Rankings, by what became of them.", ("ranker", "outcome")),
+    "answers": ("Answers to questions, by what became of them.", ("outcome",)),
     "passages": ("Passages of finished rankings.", ("ranker",)),
     "missing_scores": ("Scores that were asked for and did not come.", ("ranker",)),
     "calls": ("Calls that models answered.", _CALL),
-    "failed_calls": (
-        "Calls that failed for good, all tries together, or were given up.",
-        (*_CALL, "error"),
-    ),
+    "failed_calls": ("Calls that failed for good or were given up.", (*_CALL, "error")),
     "ledger_hits": ("Answers that were there already and cost nothing.", _CALL),
     "tokens": ("Tokens of calls: input, cached_input (a part of it), output.", (*_CALL, "kind")),
     "cost_dollars": ("US dollars for calls to models whose price is known.", _CALL),
-    "unpriced_calls": (
-        "Calls to models whose price is not known; mcranker_cost_dollars lacks them.",
-        _CALL,
-    ),
+    "unpriced_calls": ("Calls whose price is not known, and not in the cost.", _CALL),
 }
 """Counter -> what it counts, and its labels."""
 

@@ -38,8 +38,7 @@ from personas.ranking.types import Passage, Query, judge_note
 L = TypeVar("L")
 logger = safe_logger("mcranker.serve")
 _MOST_VARIANTS = 64
-SHORTEST = 0.001
-"""Seconds that a late ranking still gets."""
+SHORTEST = 0.001  # seconds that a late ranking still gets
 _ADDRESS = re.compile(
     r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
     r"|(?<!\d)\d++(\.\d++){3}\b"
@@ -92,8 +91,9 @@ class Places:
         self._seconds = seconds
 
     @asynccontextmanager
-    async def one(self, *, within: float) -> AsyncIterator[None]:
-        """Hold a place in the ``async with`` block."""
+    async def one(self, within: float, what: str = "ranking") -> AsyncIterator[Callable[[], float]]:
+        """Hold a place in the block, which gets a function for the seconds left."""
+        end = time.monotonic() + within
         holder, places = object(), int(self.limiter.total_tokens)
         try:
             self.limiter.acquire_on_behalf_of_nowait(holder)
@@ -113,8 +113,15 @@ class Places:
             except TimeoutError:
                 said = f"no ranking ended within {seconds:g} seconds; try again later"
                 raise Problem("unavailable", said, retry_after=expected) from None
+
+        def left() -> float:
+            return max(end - time.monotonic(), SHORTEST)
+
         try:
-            yield
+            with anyio.fail_after(left() + GRACE):
+                yield left
+        except TimeoutError:
+            raise Problem("timeout", f"no {what} after {within:g} seconds") from None
         finally:
             self.limiter.release_on_behalf_of(holder)
 
@@ -170,26 +177,26 @@ class ServedRanker:
 
     async def rank(self, job: Job, emit: Emit | None = None) -> Ranking:
         """Wait for a place and rank; at the deadline the ranking is partial if that is allowed."""
-        end = time.monotonic() + job.seconds
-
-        def left() -> float:
-            return max(end - time.monotonic(), SHORTEST)
-
-        try:
-            async with self.places.one(within=job.seconds):
-                with anyio.fail_after(left() + GRACE):
-                    ranking = await _rank(job, left(), emit)
-                    if not job.reasons:
-                        return ranking
-                    if emit is not None:
-                        await emit(RankingDone(ranking.query.id, ranking))
-                    try:
-                        return await job.ranker.aexplain(ranking, job.reasons, deadline=left())
-                    except (ModelError, BudgetExceeded) as error:
-                        logger.warning("there are no reasons: %s", error)
-                        return ranking
-        except TimeoutError:
-            raise Problem("timeout", f"no ranking after {job.seconds:g} seconds") from None
+        async with self.places.one(job.seconds) as left:
+            keeps_all = job.ranker.config.missing_policy == "fail"
+            events = job.ranker.astream(
+                job.query,
+                job.passages,
+                top_n=job.top_n or None,
+                min_relevance=job.min_relevance,
+                deadline=None if keeps_all else left(),
+                instruction=job.instruction or None,
+            )
+            ranking = (await last_of(events, RankingDone, emit)).ranking
+            if not job.reasons:
+                return ranking
+            if emit is not None:
+                await emit(RankingDone(ranking.query.id, ranking))
+            try:
+                return await job.ranker.aexplain(ranking, job.reasons, deadline=left())
+            except (ModelError, BudgetExceeded) as error:
+                logger.warning("there are no reasons: %s", error)
+                return ranking
 
     def _made(self, options: Mapping[str, Any]) -> Ranker:
         base = self.ranker
@@ -323,13 +330,13 @@ def discreet(message: str) -> str:
     return _PATH.sub("[path]", without_hosts(_ADDRESS.sub(HOST_MARK, message)))
 
 
-async def _rank(job: Job, seconds: float, emit: Emit | None) -> Ranking:
-    events = job.ranker.astream(
-        job.query,
-        job.passages,
-        top_n=job.top_n or None,
-        min_relevance=job.min_relevance,
-        deadline=None if job.ranker.config.missing_policy == "fail" else seconds,
-        instruction=job.instruction or None,
-    )
-    return (await last_of(events, RankingDone, emit)).ranking
+def discreetly(value: Any) -> Any:
+    """JSON values without addresses and paths in any text."""
+    match value:
+        case str():
+            return discreet(value)
+        case list():
+            return [discreetly(each) for each in value]
+        case dict():
+            return {name: discreetly(each) for name, each in value.items()}
+    return value

@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -25,8 +24,7 @@ from personas.errors import shown
 if TYPE_CHECKING:
     from mcranker.rag.pipeline import RAGPipeline
 
-GRACE = 5.0
-"""Seconds after a ranking's deadline for returning its partial results."""
+GRACE = 5.0  # seconds after a ranking's deadline for returning its partial results
 
 NOT_PER_REQUEST = {
     *("prompts", "concurrency", "query_concurrency", "requests_per_minute", "tokens_per_minute"),
@@ -43,36 +41,39 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
 class _Form(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    if not TYPE_CHECKING:
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+            else:
+                return
+            where = ".".join(str(part)[:100] for part in first["loc"])
+            if first["type"] == "value_error":
+                raise ConfigError(str(first["ctx"]["error"]))
+            if first["type"] == "extra_forbidden":
+                raise ConfigError(f"there is no key {where!r}; see docs/serve.md for all")
+            raise ConfigError(f"{where}={shown(first['input'])}: {first['msg']}")
+
 
 class Limits(_Form):
-    """Limits of requests. Times are seconds."""
+    """Limits of requests, see docs/serve.md. Times are seconds."""
 
-    rankings: int = Field(32, ge=1, le=10_000)
-    """Rankings at once, of each ranker; fewer where its model keeps few prompt prefixes."""
-    waiting: int = Field(128, ge=0, le=100_000)
-    """Requests that wait for a ranking to end; more are refused with 429."""
-    wait: float = Field(30.0, gt=0, le=3600, strict=False)
-    """Longest wait of each, after which it is refused with 503."""
-    deadline: float = Field(120.0, gt=0, le=86_400, strict=False)
-    """Longest ranking; requests may ask for less. Results known by then are returned."""
-    body: int = Field(4_000_000, ge=1_000, le=1_000_000_000)
-    """Bytes of a request's body."""
-    body_seconds: float = Field(30.0, gt=0, le=3600, strict=False)
-    """Longest time for a body to arrive."""
-    documents: int = Field(1_000, ge=1, le=1_000_000)
-    """Documents of a request."""
-    query: int = Field(10_000, ge=1, le=1_000_000)
-    """Characters of a query."""
-    explanations: int = Field(200, ge=0, le=100_000)
-    """Rankings that are kept for ``/v1/explain``."""
-    explanations_bytes: int = Field(64_000_000, ge=0, le=100_000_000_000)
-    """Memory that they take, about."""
-    reader: float = Field(20.0, gt=0, le=3600, strict=False)
-    """Longest pause of a reader of events, after which it is disconnected."""
-    connections: int = Field(1_000, ge=1, le=100_000)
-    """Connections at once; more are refused with 503."""
-    stop: int = Field(25, ge=0, le=3600)
-    """Longest time for running requests when the service is to stop."""
+    rankings: int = Field(32, ge=1, le=10_000)  # at once, of each ranker
+    waiting: int = Field(128, ge=0, le=100_000)  # requests; more are refused with 429
+    wait: float = Field(30.0, gt=0, le=3600, strict=False)  # of each; then it is refused with 503
+    deadline: float = Field(120.0, gt=0, le=86_400, strict=False)  # requests may ask for less
+    body: int = Field(4_000_000, ge=1_000, le=1_000_000_000)  # bytes
+    body_seconds: float = Field(30.0, gt=0, le=3600, strict=False)  # for a body to arrive
+    documents: int = Field(1_000, ge=1, le=1_000_000)  # of a request
+    query: int = Field(10_000, ge=1, le=1_000_000)  # characters
+    explanations: int = Field(200, ge=0, le=100_000)  # rankings kept for ``/v1/explain``
+    explanations_bytes: int = Field(64_000_000, ge=0, le=100_000_000_000)  # that they take, about
+    reader: float = Field(20.0, gt=0, le=3600, strict=False)  # pause of a reader of events
+    connections: int = Field(1_000, ge=1, le=100_000)  # at once; more are refused with 503
+    stop: int = Field(25, ge=0, le=3600)  # for running requests when the service is to stop
 
     @property
     def values(self) -> int:
@@ -80,43 +81,7 @@ class Limits(_Form):
         return 50 * max(self.documents, 1_000)
 
 
-class _ServerForm(_Form):
-    host: str = Field("127.0.0.1", min_length=1, max_length=255)
-    port: int = Field(8080, ge=0, le=65_535)
-    hosts: tuple[str, ...] = Field((), strict=False)
-    open_metrics: bool = False
-
-
-class _RankerForm(_Form):
-    model_config = ConfigDict(extra="allow")
-
-    ranker: str = "mcranker"
-    names: tuple[str, ...] = Field((), strict=False)
-    per_request: tuple[str, ...] = Field((), strict=False)
-    unscored: Unscored = "falling"
-
-
-class _AnswerForm(_Form):
-    model_config = ConfigDict(extra="allow")
-
-    index: str
-    pipeline: str = "team"
-
-
-class _File(_Form):
-    server: _ServerForm = _ServerForm()
-    answer: _AnswerForm | None = None
-    limits: Limits = Limits()
-    keys: dict[str, Any] = Field(default_factory=dict)
-    rankers: dict[str, _RankerForm] = Field(default_factory=dict)
-
-
-TABLES = frozenset(_File.model_fields)
-"""Tables of the service's file; a file without any holds the options of one ranker."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankerSettings:
+class RankerSettings(_Form):
     """A ranker that the service offers.
 
     Attributes:
@@ -134,12 +99,12 @@ class RankerSettings:
 
     name: str = "mcranker"
     ranker: str = "mcranker"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
-    per_request: tuple[str, ...] = ()
+    options: dict[str, Any] = {}
+    names: tuple[str, ...] = Field((), strict=False)
+    per_request: tuple[str, ...] = Field((), strict=False)
     unscored: Unscored = "falling"
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, _: Any, /) -> None:
         place = f"ranker {self.name!r}"
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
@@ -159,13 +124,12 @@ class RankerSettings:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerSettings:
+class AnswerSettings(_Form):
     """The pipeline that answers questions."""
 
     index: str
     pipeline: PipelineConfig
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = {}
 
     def make(self) -> RAGPipeline:
         """Open the index, and make the pipeline."""
@@ -174,8 +138,10 @@ class AnswerSettings:
         return RAGPipeline(self.index, self.pipeline, **self.options)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+_ANY = RankerSettings(names=("*",))
+
+
+class Settings(_Form):
     """The service.
 
     Attributes:
@@ -189,26 +155,31 @@ class Settings:
         answer: answers questions, if there is an index.
 
     Raises:
-        ConfigError: there is no ranker, or two share a name.
+        ConfigError: there is no ranker, two share a name, or a value cannot be.
     """
 
-    rankers: tuple[RankerSettings, ...] = (RankerSettings(names=("*",)),)
-    limits: Limits = field(default_factory=Limits)
-    keys: Mapping[str, str] = field(default_factory=dict)
-    host: str = "127.0.0.1"
-    port: int = 8080
-    hosts: tuple[str, ...] = ()
+    rankers: tuple[RankerSettings, ...] = (_ANY,)
+    limits: Limits = Limits()
+    keys: dict[str, Any] = {}
+    host: str = Field("127.0.0.1", min_length=1, max_length=255)
+    port: int = Field(8080, ge=0, le=65_535)
+    hosts: tuple[str, ...] = Field((), strict=False)
     open_metrics: bool = False
     answer: AnswerSettings | None = None
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, _: Any, /) -> None:
         names = [name for each in self.rankers for name in (each.name, *each.names)]
         if not self.rankers:
             raise ConfigError("there is no ranker to be served; write a table [rankers.NAME]")
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ConfigError(f"the name {twice!r} means two rankers; leave it to one")
         for name, value in self.keys.items():
-            check_hash(name, value)
+            if not (isinstance(value, str) and _FORM.fullmatch(value)):
+                # Without the value, which may be a key.
+                raise ConfigError(
+                    f"keys: {name!r} is no hash of a key, 'sha256:' and 64 hexadecimal digits; "
+                    "'mcranker serve --new-key' makes a key with its hash"
+                )
 
     @property
     def loopback(self) -> bool:
@@ -221,56 +192,72 @@ class Settings:
             return False
 
 
+TABLES = frozenset({"server", "limits", "keys", "rankers", "answer"})
+"""Tables of the service's file; a file without any holds the options of one ranker."""
+_SERVER = ("host", "port", "hosts", "open_metrics")
+
+
 def load_settings(path: str | os.PathLike[str]) -> Settings:
     """The service that a TOML file describes, see the module. Nothing is connected yet."""
     path = Path(path)
-    data = read_toml(path)
+    base = path.absolute().parent
     try:
-        form = _File.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {_explain(error)}") from error
-    rankers, base = [], path.absolute().parent
-    try:
-        for name, table in form.rankers.items():
-            own = {key: located(key, each, base) for key, each in (table.model_extra or {}).items()}
-            options = read_options(own, keys_of(table.ranker), f"ranker {name!r}")
-            shared = {key: getattr(table, key) for key in _RankerForm.model_fields}
-            rankers.append(RankerSettings(name, options=options, **shared))
-        found = tuple(rankers) or (RankerSettings(names=("*",)),)
-        answer = _answer(form.answer, base) if form.answer else None
-        return Settings(found, form.limits, form.keys, answer=answer, **form.server.model_dump())
+        data = _tables(read_toml(path), "", TABLES)
+        rankers = _tables(data.get("rankers", {}), "rankers.")
+        found = tuple(_ranker(name, table, base) for name, table in rankers.items())
+        server = data.get("server", {})
+        for name in server.keys() - set(_SERVER):
+            raise ConfigError(f"[server]: there is no key {name!r}; see docs/serve.md for all")
+        return Settings(
+            rankers=found or (_ANY,),
+            limits=Limits(**data.get("limits", {})),
+            keys=data.get("keys", {}),
+            answer=_answer(data["answer"], base) if "answer" in data else None,
+            **server,
+        )
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        said = str(error)
+        raise ConfigError(said if str(path) in said else f"{path}: {said}") from error
 
 
-def _answer(form: _AnswerForm, base: Path) -> AnswerSettings:
+def _tables(
+    found: dict[str, Any], above: str, known: frozenset[str] | None = None
+) -> dict[str, dict[str, Any]]:
+    for name, table in found.items():
+        if known is not None and name not in known:
+            raise ConfigError(f"there is no key {name!r}; see docs/serve.md for all")
+        if not isinstance(table, dict):
+            raise ConfigError(f"{above}{name}={shown(table)}; write a table [{above}{name}]")
+    return found
+
+
+def _ranker(name: str, table: dict[str, Any], base: Path) -> RankerSettings:
+    shared = {key: table[key] for key in RankerSettings.model_fields if key in table}
+    own = {key: located(key, table[key], base) for key in table.keys() - shared.keys()}
+    known = keys_of(str(shared.get("ranker", "mcranker")))
+    options = read_options(own, known, f"ranker {name!r}")
+    try:
+        return RankerSettings(**{**shared, "name": name, "options": options})
+    except ConfigError as error:
+        raise ConfigError(f"[rankers.{name}]: {error}") from error
+
+
+def _answer(table: dict[str, Any], base: Path) -> AnswerSettings:
     """Read the table of the pipeline: its tables are stages, its other keys options of all."""
-    given = form.model_extra or {}
-    stages = {name: value for name, value in given.items() if isinstance(value, dict)}
-    own = {name: located(name, given[name], base) for name in given.keys() - stages.keys()}
-    named = form.pipeline
+    stages = {name: value for name, value in table.items() if isinstance(value, dict)}
+    own = {name: located(name, table[name], base) for name in table.keys() - stages.keys()}
+    index, named = str(own.pop("index", "")), str(own.pop("pipeline", "team"))
+    if not index:
+        raise ConfigError("[answer]: there is no index; give index = FILE")
     path = named if named in get_args(Preset) else base / Path(named).expanduser()
     return AnswerSettings(
-        str(base / Path(form.index).expanduser()),
-        PipelineConfig.load(path, **stages),
-        read_options(own, own_keys(), "[answer]"),
+        index=str(base / Path(index).expanduser()),
+        pipeline=PipelineConfig.load(path, **stages),
+        options=read_options(own, own_keys(), "[answer]"),
     )
 
 
-def _explain(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part)[:100] for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"there is no key {where!r}; see docs/serve.md for all"
-    if where.startswith("keys"):
-        return f"{where}: {first['msg']}"
-    return f"{where}={shown(first['input'])}: {first['msg']}"
-
-
-SHORTEST = 20
-"""Characters of a key. Keys are random, so a fast hash keeps them as well as a slow one."""
-
-LONGEST = 500
+_SHORTEST, _LONGEST = 20, 500  # characters of a key
 _FORM = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -286,23 +273,14 @@ def hash_key(key: str) -> str:
         ConfigError: the key is too short or too long, or holds something else than printable
             ASCII without spaces, which headers cannot carry.
     """
-    if not SHORTEST <= len(key) <= LONGEST:
+    if not _SHORTEST <= len(key) <= _LONGEST:
         raise ConfigError(
-            f"the key has {len(key)} characters; give {SHORTEST} to {LONGEST} random ones, or "
+            f"the key has {len(key)} characters; give {_SHORTEST} to {_LONGEST} random ones, or "
             "let 'mcranker serve --new-key' make one"
         )
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ConfigError("the key must be of printable ASCII characters without spaces")
     return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
-
-
-def check_hash(name: str, value: object) -> None:
-    """Refuse anything but a hash of a key, without repeating it: it may be a key."""
-    if not (isinstance(value, str) and _FORM.fullmatch(value)):
-        raise ConfigError(
-            f"keys: {name!r} is no hash of a key, 'sha256:' and 64 hexadecimal digits; 'mcranker "
-            "serve --new-key' makes a key with its hash"
-        )
 
 
 def holder_of(authorization: str, hashes: Mapping[str, str]) -> str | None:
@@ -316,6 +294,7 @@ def holder_of(authorization: str, hashes: Mapping[str, str]) -> str | None:
             return None
     elif scheme.lower() != "bearer":
         return None
+    # Keys are random, so a fast hash keeps them as well as a slow one.
     digest = "sha256:" + hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
     equal = [name for name, known in hashes.items() if hmac.compare_digest(known, digest)]
     return equal[-1] if equal else None

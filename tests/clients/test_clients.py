@@ -6,7 +6,6 @@ not installed is skipped.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -80,16 +79,6 @@ def test_cohere(base: str, kind: str) -> None:
         getattr(cohere, kind)("mcr_wrong-key-0123456789", base_url=base).rerank(
             model="m", query=QUERY, documents=TEXTS
         )
-
-
-def test_cohere_without_blocking(address: str) -> None:
-    cohere = pytest.importorskip("cohere")
-
-    async def rerank() -> Any:
-        async with cohere.AsyncClientV2(KEY, base_url=address) as client:
-            return await client.rerank(model="m", query=QUERY, documents=TEXTS)
-
-    check(scored(asyncio.run(rerank()).results))
 
 
 def test_cohere_v1_with_records(address: str) -> None:
@@ -306,30 +295,22 @@ def rerank_nodes() -> Callable[..., None]:
     return rerank
 
 
-def test_llamaindex_cohere(address: str, rerank_nodes: Callable[..., None]) -> None:
-    package = pytest.importorskip("llama_index.postprocessor.cohere_rerank")
-    rerank_nodes(package.CohereRerank(top_n=2, api_key=KEY, base_url=address))
-
-
-def test_llamaindex_jina(base: str, rerank_nodes: Callable[..., None]) -> None:
-    package = pytest.importorskip("llama_index.postprocessor.jinaai_rerank")
-    reranker = package.JinaRerank(top_n=2, api_key=KEY, base_url=base)
-    rerank_nodes(reranker)
-    reranker._session.headers["Authorization"] = "Bearer mcr_wrong-key-0123456789"
-    with pytest.raises(RuntimeError, match="invalid api token"):
-        rerank_nodes(reranker)
-
-
-def test_llamaindex_tei(address: str, rerank_nodes: Callable[..., None]) -> None:
-    package = pytest.importorskip("llama_index.postprocessor.tei_rerank")
-    rerank_nodes(
-        package.TextEmbeddingInference(top_n=2, base_url=address, auth_token=f"Bearer {KEY}")
-    )
-
-
-def test_llamaindex_siliconflow(address: str, rerank_nodes: Callable[..., None]) -> None:
-    package = pytest.importorskip("llama_index.postprocessor.siliconflow_rerank")
-    rerank_nodes(package.SiliconFlowRerank(top_n=2, api_key=KEY, base_url=f"{address}/v1/rerank"))
+@pytest.mark.parametrize(
+    ("module", "kind", "path"),
+    [
+        ("cohere_rerank", "CohereRerank", ""),
+        ("jinaai_rerank", "JinaRerank", ""),
+        ("jinaai_rerank", "JinaRerank", "/v1"),
+        ("siliconflow_rerank", "SiliconFlowRerank", "/v1/rerank"),
+        ("tei_rerank", "TextEmbeddingInference", ""),
+    ],
+)
+def test_llamaindex(
+    address: str, rerank_nodes: Callable[..., None], module: str, kind: str, path: str
+) -> None:
+    package = pytest.importorskip(f"llama_index.postprocessor.{module}")
+    key = {"auth_token": f"Bearer {KEY}"} if module == "tei_rerank" else {"api_key": KEY}
+    rerank_nodes(getattr(package, kind)(top_n=2, base_url=address + path, **key))
 
 
 def test_llamaindex_voyageai(address: str, rerank_nodes: Callable[..., None]) -> None:

@@ -63,7 +63,7 @@ def settings(
 ) -> Settings:
     """A service with one ranker, of three personas, that takes every model name."""
     chosen = {"model": model(score), "ledger": None, **(options or {})}
-    ranker = RankerSettings("team", options=chosen, names=("*",), per_request=per_request)
+    ranker = RankerSettings(name="team", options=chosen, names=("*",), per_request=per_request)
     return Settings(rankers=(ranker,), limits=Limits(**(limits or {})), **others)
 
 

@@ -15,7 +15,6 @@ import pytest
 from mcranker import (
     ChatRequest,
     ConfigError,
-    InputError,
     MCRanker,
     ScriptedChat,
     ServerFailed,
@@ -117,27 +116,6 @@ def test_a_model_that_is_down_leaves_the_order_and_says_why(adapter: Adapter) ->
     assert "the server is down" in found[0][2][KEY]["failure"]
     with pytest.raises(ServerFailed):
         ranked(adapter, down)
-
-
-def test_a_score_that_did_not_come_is_missing_with_its_reason(adapter: Adapter) -> None:
-    def mumbling(request: ChatRequest) -> str:
-        mute = request.tag.stage == "score" and request.tag.persona == "Virologist"
-        return "hm" if mute else by_word(request)
-
-    why = ranked(adapter, mumbling)[0][2][KEY]
-    assert why["scores"] == {"NLP scientist": 9.0, "Virologist": None, "Worried parent": 9.0}
-    assert list(why["missing"]) == ["Virologist"]
-
-
-def test_two_documents_with_one_id(adapter: Adapter, ranker: MCRanker) -> None:
-    twice = adapter.documents(("Cloth", "N95", "Gloves"), ("c", "n", "n"), {})
-    made = adapter.make(ranker=ranker)
-    if adapter.package == "pyterrier":
-        with pytest.raises(InputError, match="two passages have the id 'n'"):
-            adapter.rank(made, twice)
-        return
-    found = [name for name, _, _ in adapter.read(adapter.rank(made, twice))]
-    assert found == (["n", "c"] if adapter.package == "haystack" else ["n", "c", "n"])
 
 
 def test_impossible_arguments_are_refused_at_once(adapter: Adapter, ranker: MCRanker) -> None:

@@ -137,5 +137,5 @@ class FakePipeline:
 
 def service(limits: Mapping[str, Any] | None = None, **others: Any) -> Settings:
     """A service with an index."""
-    answer = AnswerSettings("papers.index", PipelineConfig.load("naive"))
+    answer = AnswerSettings(index="papers.index", pipeline=PipelineConfig.load("naive"))
     return serving.settings(limits=limits, answer=answer, **others)

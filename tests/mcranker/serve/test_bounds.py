@@ -68,7 +68,6 @@ async def test_large_bodies_are_refused_by_their_length_or_once_they_are_too_lon
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
-        ("/v2/rerank", {"query": "q", "documents": ["a"] * 4}, 413),
         ("/rerank", {"query": "q", "texts": ["a"] * 4}, 413),
         ("/v1/rank", {"query": "q", "documents": ["a"] * 4}, 413),
         ("/v1/rank", {"query": "q" * 11, "documents": ["a"]}, 413),
@@ -177,26 +176,6 @@ def test_a_reader_that_does_not_read_delays_no_other_request() -> None:
     assert answer.status_code == 200
 
 
-def test_what_is_under_way_is_finished_before_the_service_stops() -> None:
-    gate = Gate()
-    answers: list[httpx.Response] = []
-
-    with serving(score=gate.score) as address:
-
-        def post() -> None:
-            answers.append(httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=20))
-
-        client_ = threading.Thread(target=post)
-        client_.start()
-        until(lambda: gate.waiting == 6)
-        # Stopping begins while the ranking is under way; it may go on a moment later.
-        timer = threading.Timer(0.3, gate.open.set)
-        timer.start()
-    client_.join(10)
-    timer.join(10)
-    assert [answer.status_code for answer in answers] == [200]
-
-
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     limits = {"documents": 8, "body": 100_000, "deadline": 5}
@@ -224,13 +203,10 @@ NESTED_BODY = b'{"query":"q","documents":[' + b'{"a":' * 100 + b"1" + b"}" * 100
         DEEP,
         NESTED_BODY,
         b'{"query":"q","documents":["\\ud800"]}',
-        b'{"query":"q","documents":[1e400]}',
         b'{"query":"q","documents":["a"],"top_n":99999999999999999999}',
         b'{"query":"q","documents":["a"],"timeout":5e-324}',
         b'{"query":"q","documents":["a"],"query":"\\u0000"}',
         b'{"query":"q","documents":[{"text":"a","id":"\\n"}, {"text":"b","id":"\\n"}]}',
-        b"[]",
-        b"",
         b"\xef\xbb\xbf{}",
         b"{" * 50_000,
     ],
@@ -247,7 +223,6 @@ def test_bodies_known_for_trouble(http: httpx.Client, route: str, body: bytes) -
     ("headers", "content"),
     [
         ({**JSON, "Content-Encoding": "gzip"}, b"\x1f\x8b" + b"\0" * 100),
-        ({"Content-Type": "multipart/form-data; boundary=x"}, b"--x--"),
         ({"Content-Type": "application/x-www-form-urlencoded"}, b"query=q"),
         ({}, b"{}"),
     ],

@@ -57,21 +57,6 @@ def running(
                 process.kill()
 
 
-def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command's end, where it serves nothing."""
-    env = environment(OPENAI_API_KEY=PROVIDER_KEY, MCRANKER_LEDGER="none")
-    command = [*COMMAND, "serve", *args]
-    return subprocess.run(
-        command,
-        check=False,
-        capture_output=True,
-        encoding="utf-8",
-        env=env,
-        timeout=SECONDS,
-        cwd=cwd,
-    )
-
-
 @contextmanager
 def asking(address: str) -> Iterator[list[httpx.Response]]:
     """Ask for a ranking meanwhile; the answer is there after the block, if it came."""
@@ -145,33 +130,6 @@ def test_what_takes_too_long_is_cancelled_when_it_stops(tmp_path: Path, *, by_si
     assert err.endswith("mcranker: stopped; 1 request cancelled\n")
 
 
-def test_what_was_answered_before_a_kill_is_not_asked_again(tmp_path: Path) -> None:
-    answered: list[str] = []
-    killed = threading.Event()
-
-    async def some(body: Body) -> Body:
-        if len(answered) >= 5:
-            await until_so(killed.is_set)
-        else:
-            answered.append(json.dumps(body, sort_keys=True))
-        return reply(body)
-
-    env = {"MCRANKER_LEDGER": str(tmp_path / "ledger")}
-    with serve_in_thread(some) as server:
-        with running(*model_at(server), **env) as (process, address), asking(address):
-            until(lambda: _calls(address) == len(answered) == 5)
-            process.kill()
-            process.wait(SECONDS)
-        killed.set()
-        before = len(server.requests)
-        with running(*model_at(server), **env) as (_, address):
-            answer = httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=SECONDS)
-        again = {json.dumps(body, sort_keys=True) for body in server.bodies[before:]}
-    assert answer.status_code == 200
-    assert again
-    assert again.isdisjoint(answered)
-
-
 def test_keys_are_made_and_hashed() -> None:
     made = invoke("serve", "--new-key")
     assert made.stdout.startswith("mcr_")
@@ -189,41 +147,27 @@ def test_keys_are_made_and_hashed() -> None:
         (("--port", "70000"), "70000"),
     ],
 )
-def test_what_cannot_be_served_is_said(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_served_is_said(
+    args: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "x.toml").write_text("[rankers.mine]\nscale = 5\n")
-    done = run("--check", *args, cwd=tmp_path)
-    assert done.returncode == 2
+    monkeypatch.chdir(tmp_path)
+    done = invoke("serve", "--check", *args)
+    assert done.exit_code == 2
     assert said in done.stderr
-    assert "Traceback" not in done.stderr
 
 
-def test_a_configuration_is_checked_without_serving(tmp_path: Path) -> None:
+def test_a_configuration_is_checked_without_serving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", PROVIDER_KEY)
     path = tmp_path / "serve.toml"
     path.write_text(
         f'[server]\nhost = "0.0.0.0"\n[keys]\na = "{hash_key(KEY)}"\n'
         '[rankers.a]\nmodel = "openai:m"\nbase_url = "http://127.0.0.1:9/v1"\nledger = "none"\n'
     )
-    done = run("--check", "--config", str(path))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_an_address_in_use_is_said() -> None:
-    with serve_in_thread(lambda _: {}) as server:
-        done = run(*model_at(server), "--port", str(server.port))
-    assert done.returncode == 1
-    assert f"127.0.0.1:{server.port}" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-
-
-def _calls(address: str) -> int:
-    """Calls that the service says were answered, and so are in the ledger."""
-    text = httpx.get(f"{address}/metrics").text
-    return sum(
-        int(float(line.rpartition(" ")[2]))
-        for line in text.splitlines()
-        if line.startswith("mcranker_calls_total")
-    )
+    done = invoke("serve", "--check", "--config", str(path))
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
 
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

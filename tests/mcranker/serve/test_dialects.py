@@ -55,25 +55,21 @@ GENERAL = (
 )
 
 
-@pytest.mark.parametrize("path", GENERAL)
-async def test_the_general_form(path: str) -> None:
-    body = await post(path, {**QUERY, "model": "rerank-v3.5"})
-    assert body.pop("id")
-    assert body == {
-        "object": "rerank",
-        "model": "team",
-        "results": results(),
-        "usage": TOKENS,
-        "meta": {
-            "api_version": {"version": "2"},
-            "tokens": {"input_tokens": 1300, "output_tokens": 65},
-            "reused_tokens": 0,
-            "judged_by": ["scripted:tests"],
-            "relevance": "absolute",
-            "unscored": 0,
-            "missing_scores": 0,
-        },
+async def test_the_general_form() -> None:
+    async with client() as http:
+        found = [(await http.post(path, json={**QUERY, "model": "r"})).json() for path in GENERAL]
+    assert len({body.pop("id") for body in found}) == len(GENERAL)
+    meta = {
+        "api_version": {"version": "2"},
+        "tokens": {"input_tokens": 1300, "output_tokens": 65},
+        "reused_tokens": 0,
+        "judged_by": ["scripted:tests"],
+        "relevance": "absolute",
+        "unscored": 0,
+        "missing_scores": 0,
     }
+    form = {"object": "rerank", "model": "team", "results": results(), "usage": TOKENS}
+    assert found == [{**form, "meta": meta}] * len(GENERAL)
 
 
 INPUT = {"model": "m", "query": "q", "input": TEXTS}
@@ -113,29 +109,24 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"data": results("score", "input")[:2], **MIXED},
     ),
     ("/v1/ranking", NVIDIA, {"rankings": LOGIT}),
-    ("/ranking", NVIDIA, {"rankings": LOGIT}),
     ("/v1/retrieval/nvidia/m/reranking", NVIDIA, {"rankings": LOGIT}),
     ("/v1/score", {"text_1": "q", "text_2": TEXTS}, {"object": "list", "data": IN_ORDER}),
     ("/score", {"text_1": ["q"], "text_2": TEXTS}, {"data": IN_ORDER}),
     ("/score", {"queries": "q", "documents": TEXTS}, {"data": IN_ORDER}),
-    ("/score", {"queries": "q", "items": TEXTS}, {"data": IN_ORDER}),
     ("/score", {"data_1": "q", "data_2": TEXTS}, {"data": IN_ORDER}),
     ("/score", {"text_1": "q", "text_2": TEXTS[0]}, {"data": IN_ORDER[:1]}),
     (ALI, DASHSCOPE, {"output": {"results": WITH_OBJECTS[:2]}, "usage": TOKENS}),
     ("/v1/models/rerank", {**QUERY, "latency": "fast"}, {"results": ALL, **BYTES}),
     ("/v1/rerank", {**QUERY, "return_documents": False}, {"results": ALL}),
     ("/v1/rerank", {**QUERY, "return_documents": "true"}, {"results": WITH_OBJECTS}),
-    ("/v1/rerank", {**QUERY, "return_documents": "True"}, {"results": WITH_OBJECTS}),
     ("/v1/rerank", {**QUERY, "truncate_prompt_tokens": -1}, {"results": ALL}),
     ("/v1/rerank", {**QUERY, "colour": 1}, {"results": ALL}),
-    ("/v1/rerank", {**QUERY, "top_n": 2}, {"results": ALL[:2]}),
     ("/v1/rerank", {**QUERY, "top_n": 0}, {"results": ALL}),
     ("/v1/rerank", {**QUERY, "top_n": "2"}, {"results": ALL[:2]}),
     ("/v1/rerank", {**QUERY, "top_k": 99}, {"results": ALL}),
     ("/v1/rerank", {**QUERY, "use_activation": False}, {"results": OWN}),
     ("/v1/rerank", {**QUERY, "activation": False}, {"results": OWN}),
     ("/v1/rerank", {**QUERY, "softmax": False}, {"results": OWN}),
-    ("/v1/rerank", {"query": "q", "documents": ["a", "b"]}, {"results": ALL[1:]}),
     (
         "/v1/rerank",
         {"query": "q", "documents": [{"text": "a"}, {"text": "b", "title": 3}]},
@@ -307,16 +298,13 @@ async def test_what_is_not_offered_is_refused(path: str, fields: dict[str, Any],
     assert word in answer.json()["message"]
 
 
-@pytest.mark.parametrize("path", ["/v2/rerank", "/v1/rank"])
-@pytest.mark.parametrize("number", [b"2", b"2.0", b"18446744073709551616", b"1" + b"0" * 30])
-async def test_whole_numbers_are_taken_however_large_they_are(path: str, number: bytes) -> None:
+@pytest.mark.parametrize("number", [b"2.0", b"18446744073709551616", b"1" + b"0" * 30])
+async def test_whole_numbers_are_taken_however_large_they_are(number: bytes) -> None:
     content = b'{"query":"q","documents":["a","b"],"top_n":' + number + b"}"
+    headers = {"Content-Type": "application/json"}
     async with client() as http:
-        answer = await http.post(
-            path, content=content, headers={"Content-Type": "application/json"}
-        )
-    found = answer.json()
-    assert len(found.get("results") or found["returned"]) == 2
+        answer = await http.post("/v2/rerank", content=content, headers=headers)
+    assert len(answer.json()["results"]) == 2
 
 
 # Other requests of clients
@@ -337,7 +325,7 @@ async def test_models() -> None:
 async def test_a_model_that_is_not_there() -> None:
     service = settings()
     only = type(service)(
-        rankers=tuple(type(each)(each.name, options=each.options) for each in service.rankers)
+        rankers=tuple(type(each)(name=each.name, options=each.options) for each in service.rankers)
     )
     async with client(only) as http:
         answer = await http.get("/v1/models/other")

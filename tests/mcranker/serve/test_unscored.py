@@ -21,7 +21,13 @@ def one(
     chat: ScriptedChat, ranker: str = "rankgpt", *, unscored: Any = "falling", **options: Any
 ) -> Settings:
     chosen = {"model": chat, "ledger": None, **options}
-    return Settings(rankers=(RankerSettings("r", ranker, chosen, ("*",), unscored=unscored),))
+    return Settings(
+        rankers=(
+            RankerSettings(
+                name="r", ranker=ranker, options=chosen, names=("*",), unscored=unscored
+            ),
+        )
+    )
 
 
 async def asked(service: Settings, **more: Any) -> tuple[list[int], Numbers, dict[str, Any], Any]:
@@ -121,7 +127,7 @@ async def test_a_whole_ranking_has_no_numbers_that_are_made_up() -> None:
     assert [hit["score"] is None for hit in hits] == [False, True, True]
 
 
-@pytest.mark.parametrize("route", ["/v2/rerank", "/v1/rerank", "/rerank"])
+@pytest.mark.parametrize("route", ["/v2/rerank", "/rerank"])
 async def test_the_operator_may_refuse_to_make_numbers_up(route: str) -> None:
     chat, seen = comparing(lambda _: "[3] > [1] > [2]")
     body = {"query": "q", "texts": ["a", "b"]} if route == "/rerank" else ASKED
@@ -159,7 +165,7 @@ async def test_reasons_of_failed_comparisons_name_no_address() -> None:
 @pytest.mark.local_model
 async def test_a_weak_judge_is_named() -> None:
     ranker = RankerSettings(
-        "r", options={"model": "local:minilm", "ledger": None, "team": "clinician"}
+        name="r", options={"model": "local:minilm", "ledger": None, "team": "clinician"}
     )
     async with client(Settings(rankers=(ranker,))) as http:
         answer = await http.post("/v1/rerank", json=ASKED)
