@@ -20,7 +20,7 @@ from mcranker import (
 )
 from mcranker.rankers import RANKERS, Ranker
 from personas import Criterion, Member, Persona, Rubric, Team
-from tests.support.comparing_team import TEAM, by_orders, comparing_team
+from tests.support.comparing import TEAM, by_orders, comparing_team
 
 QUERY = "best masks against covid"
 DOCS = {name: f"passage {name}" for name in "abcd"}
