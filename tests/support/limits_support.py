@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-
-import anyio
 
 from mcranker import ChatRequest, Message
 from mcranker.llm.chat import Tag
@@ -35,24 +33,6 @@ async def slot(limits: RateLimiter, request: ChatRequest) -> AsyncIterator[Slot]
         limits.release(held, error)
         raise
     limits.release(held)
-
-
-async def starts_of(
-    limits: RateLimiter, requests: Iterable[ChatRequest], *, seconds: float = 0.0
-) -> list[float]:
-    """When each call starts, in seconds from now, if all ask for a place now."""
-    begin = now()
-    starts: list[float] = []
-
-    async def call(request: ChatRequest) -> None:
-        async with slot(limits, request):
-            starts.append(now() - begin)
-            await anyio.sleep(seconds)
-
-    async with anyio.create_task_group() as group:
-        for each in requests:
-            group.start_soon(call, each)
-    return starts
 
 
 def assert_at_rest(limits: RateLimiter) -> None:
