@@ -56,6 +56,7 @@ from mcranker.retrieval.chunks import Chunk, chunks_of
 from mcranker.retrieval.readers import OnSkip, read_documents
 from personas import PromptSet
 from personas.io.lines import read_text
+from personas.untrusted import Name, Own
 
 Example: TypeAlias = dict[str, Any]
 
@@ -236,13 +237,18 @@ class _Maker:
             prompt = "rag_rankrag_rank_turns" if turns else "rag_rankrag_rank"
             values = {"query": question.text, "turns": turns}
             return [
-                self._example(prompt, {**values, "passage_text": each.text}, f"{each is gold[0]}")
+                self._example(
+                    prompt, {**values, "passage_text": Name(each.text)}, f"{each is gold[0]}"
+                )
                 for each in (gold[0], *others[: self.source.negatives])
             ]
         context = [*gold[: PASSAGES if kind == "retrieve" else 1], *others][:PASSAGES]
         _draw(self.seed, f"{self.source.name} {question.id}").shuffle(context)
         shown = context_text(enumerate(context, 1), question.text, "rankrag", self.prompts)
-        values = {"question": question.text, "context": "\n\n".join(filter(None, (shown, turns)))}
+        values = {
+            "question": question.text,
+            "context": Own("\n\n".join(filter(None, (shown, turns)))),
+        }
         if kind == "answer":
             wanted = self.source.instruction or ("full" if turns else "short")
             prompt = "rag_answer_rankrag" + ("" if wanted == "short" else f"_{wanted}")

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from personas import library  # noqa: E402
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord  # noqa: E402
-from personas.report.inspection import inspection_pages  # noqa: E402
+from personas.report.inspection import inspection_page  # noqa: E402
 from personas.report.page import PageContext  # noqa: E402
 
 PAINTED = """() => new Promise((done) => {
@@ -148,18 +148,17 @@ def main() -> None:
         return RankingRecord.of(data).beside(grades=grades, other=other)
 
     inspection = read()
-    pages = inspection_pages(inspection, around)
+    page = inspection_page(inspection, around)
     result: dict[str, Any] = {
         "passages": given.passages,
         "personas": given.personas,
         "read_ms": least(read, given.times),
-        "page_ms": least(lambda: inspection_pages(inspection, around), given.times),
-        "both_ms": least(lambda: inspection_pages(read(), around), given.times),
-        "pages": len(pages),
-        "largest_page_bytes": max(len(page.encode()) for page in pages),
+        "page_ms": least(lambda: inspection_page(inspection, around), given.times),
+        "both_ms": least(lambda: inspection_page(read(), around), given.times),
+        "page_bytes": len(page.encode()),
     }
     if given.open:
-        result["painted_ms"] = until_painted(pages[0], 10)
+        result["painted_ms"] = until_painted(page, 10)
     print(json.dumps(result, indent=1))
 
 

@@ -14,19 +14,25 @@ if TYPE_CHECKING:
     from personas.ensembles import Ensemble
     from personas.errors import PersonasError, PromptError, SchemaError
     from personas.files import dumps, load, loads, save
-    from personas.schema import Criterion, Member, Origin, Persona, Rubric, Team
+    from personas.schema import (
+        Criterion,
+        Member,
+        Origin,
+        Persona,
+        Rubric,
+        Team,
+        normalize_weights,
+    )
     from personas.team_diff import TeamDiff, diff_teams
     from personas.templates import PromptSet
-    from personas.weights import normalize_weights
 
 _EXPORTS = {
     "personas.ensembles": "Ensemble",
     "personas.errors": "PersonasError PromptError SchemaError",
     "personas.files": "dumps load loads save",
-    "personas.schema": "Criterion Member Origin Persona Rubric Team",
+    "personas.schema": "Criterion Member Origin Persona Rubric Team normalize_weights",
     "personas.team_diff": "TeamDiff diff_teams",
     "personas.templates": "PromptSet",
-    "personas.weights": "normalize_weights",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 

@@ -1,18 +1,17 @@
 """Read and write teams, members and rubrics as YAML or JSON.
 
-A file is bounded before anything is built of it: `LARGEST` bytes, `MOST_VALUES` values with
-aliases counted as often as they are used, `DEEPEST` levels. Messages are bounded too,
-whatever the file holds.
+A file is bounded before anything is built of it: `LARGEST` bytes, `MOST_VALUES` values and
+`DEEPEST` levels. Messages are bounded too, whatever the file holds.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-import math
 import os
 import re
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -21,13 +20,16 @@ from pydantic import BaseModel, ValidationError
 
 from personas import library
 from personas.errors import SchemaError, shown
+from personas.format import counted
 from personas.io import lines
 from personas.io.atomic import write_whole
 from personas.io.rankings import saved_team
-from personas.schema import Criterion, Member, Persona, Rubric, Team
-from personas.weights import scaled_weights
+from personas.provenance import edited
+from personas.schema import Criterion, Member, Persona, Rubric, Team, scaled_weights
 
 M = TypeVar("M", bound=BaseModel)
+Record: TypeAlias = Team | Member | Rubric | Persona
+"""Content of a file."""
 Place: TypeAlias = "tuple[str | int, ...]"
 """Keys and, counted from 0, items that lead to a value of a document."""
 
@@ -51,13 +53,13 @@ MOST_VALUES = 20_000
 DEEPEST = 50
 """Levels of lists and mappings in a YAML file; a team has 6."""
 
-_KINDS: dict[str, type[Team | Member | Rubric | Persona]] = {
+_NAMES = {Team: "team", Member: "member", Rubric: "rubric", Persona: "persona"}
+_KINDS: dict[str, type[Record]] = {
     "members": Team,
     "persona": Member,
     "criteria": Rubric,
     "name": Persona,
 }
-_BEYOND = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
 _LONGEST_NUMBER = 40
 _LONGEST_LINE = 400
 _MOST_PROBLEMS = 10
@@ -84,7 +86,7 @@ def loads(model: type[M], text: str, *, format: str = "yaml", source: str = "tex
     return _validated(model, _parse(text, format, source), text, source)
 
 
-def load_any(path: str | os.PathLike[str]) -> Team | Member | Rubric | Persona:
+def load_any(path: str | os.PathLike[str]) -> Record:
     """Read a ``.yaml`` or ``.json`` file that holds a team, member, rubric or persona."""
     path = Path(path)
     if (team := saved_team(path)) is not None:
@@ -103,10 +105,7 @@ def dumps(record: BaseModel, *, format: str = "yaml") -> str:  # noqa: A002
     if format == "json":
         text = json.dumps(data, ensure_ascii=False, indent=2) + "\n"
         return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
-    # libyaml escapes what is beyond U+FFFF, and takes no surrogates.
-    fast = not _BEYOND.search(json.dumps(data, ensure_ascii=False))
-    dumper = _FastDumper if fast else _ExactDumper
-    text = yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=96)
+    text = yaml.dump(data, Dumper=_ExactDumper, sort_keys=False, allow_unicode=True, width=96)
     # What is left of them is put in double quotes, see `_ExactDumper`.
     return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08X}", text)
 
@@ -140,19 +139,11 @@ def weight_notes(path: str | os.PathLike[str]) -> tuple[tuple[Place, str], ...]:
         data = _read(path)[0]
     except SchemaError:
         return ()
-    notes = []
-    for place, name, criteria in _criteria(data, ()):
-        scaled = scaled_weights([each.get("weight") for each in criteria])
-        listed = [
-            f"{_cut(repr(criterion.get('name', '')))} {given} → {percent}"
-            for criterion, (given, percent) in zip(criteria, scaled, strict=False)
-        ]
-        total = f"{math.fsum(float(given) for given, _ in scaled):.6g}"
-        of, more = f" of {_cut(repr(name))}" * bool(name), len(listed) - _MOST_PROBLEMS
-        said = f"the weights{of} sum to {total} and are brought to 100: "
-        said += ", ".join(listed[:_MOST_PROBLEMS]) + f" and {more} more" * (more > 0)
-        notes += [(place, said)] if scaled else []
-    return tuple(notes)
+    return tuple(
+        (place, f"the weights{f' of {_cut(repr(name))}' * bool(name)} {said}")
+        for place, name, criteria in _criteria(data, ())
+        if (said := scaled_weights([each.get("weight") for each in criteria]))
+    )
 
 
 def _criteria(
@@ -177,15 +168,85 @@ def line_numbers(text: str) -> dict[Place, int]:
         root = yaml.compose(text, Loader=_StrictLoader)
     except (yaml.YAMLError, RecursionError):
         return {}
-    return dict(_walk(root, (), set())) if root is not None else {}
+    return dict(_walk(root, ())) if root is not None else {}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """A file: its content in a few words, or its problems, and what is allowed but hardly meant."""
+
+    file: str
+    holds: str = ""
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def find(name: str) -> Record:
+    """Return the content of a file, or the member or team of the library of this name.
+
+    Args:
+        name: a file, if it ends as one or is there. Names of the library may be written as
+            people do, such as ``NLP scientist``.
+
+    Raises:
+        SchemaError: the file is not valid, or the library has nothing of that name.
+    """
+    path = Path(name)
+    if path.suffix.lower() in FORMATS or os.path.exists(path):  # noqa: PTH110
+        return load_any(path)
+    slug = "_".join(name.casefold().replace("-", " ").split())
+    if slug in library.team_names():
+        return library.team(slug)
+    if slug in library.member_names():
+        return library.member(slug)
+    names = (*library.member_names(), *library.team_names())
+    close = difflib.get_close_matches(slug, names, n=3)
+    hint = (
+        f"did you mean {' or '.join(close)}?"
+        if close
+        else "see 'personas list', or name a file that ends in .yaml, .yml or .json"
+    )
+    raise SchemaError(f"the library has no member and no team {name!r}; {hint}")
+
+
+def kind(record: Record) -> str:
+    """``team``, ``member``, ``rubric`` or ``persona``."""
+    return _NAMES[type(record)]
+
+
+def edited_names(record: Record) -> list[str]:
+    """The names of the members that a person edited."""
+    members = record.members if isinstance(record, Team) else ()
+    each_of = (record,) if isinstance(record, Member) else members
+    return [member.name for member in each_of if edited(member)]
+
+
+def check_file(path: Path) -> CheckedFile:
+    """Read a file with a team, a member, a rubric or a persona, or a saved ranking's team."""
+    try:
+        record = load_any(path)
+        # A saved ranking is not edited by its lines.
+        lines = {} if saved_team(path) else line_numbers(read_text(path))
+    except SchemaError as error:
+        return CheckedFile(str(path), problems=tuple(str(error).splitlines()))
+    odd = (located(str(path), lines, place) + said for place, said in weight_notes(path))
+    return CheckedFile(str(path), _summary(record), warnings=tuple(odd))
+
+
+def _summary(record: Record) -> str:
+    if isinstance(record, Team):
+        locked = ", locked" if record.locked else ""
+        return f"team of {counted(len(record.members), 'member')}{locked}"
+    if isinstance(record, Rubric):
+        return f"rubric of {counted(len(record.criteria), 'criterion', 'criteria')}"
+    if isinstance(record, Member):
+        criteria = len(record.rubric.criteria) if record.rubric else 0
+        return f"member {record.name!r}, {counted(criteria, 'criterion', 'criteria')}"
+    return f"persona {record.name!r}"
 
 
 class _ExactDumper(yaml.SafeDumper):
     """SafeDumper that puts text with unseen characters in double quotes, to be escaped there."""
-
-
-class _FastDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """The same by libyaml, where it is installed."""
 
 
 def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -194,47 +255,29 @@ def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _ExactDumper.add_representer(str, _text_node)
-_FastDumper.add_representer(str, _text_node)
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice, and more than a file may hold."""
+    """SafeLoader that refuses aliases, a key given twice, and more than a file may hold."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._depth = 0
         self._values = 0
-        self._sizes: dict[int, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         mark = parent.start_mark if parent is not None else None
-        is_alias = self.check_event(yaml.AliasEvent)
+        if self.check_event(yaml.AliasEvent):
+            raise _refused("an alias (*name); write out what it means", mark)
         self._depth += 1
+        self._values += 1
         if self._depth > DEEPEST:
             raise _refused(f"nested more than {DEEPEST} levels deep; write it flatter", mark)
-        before = self._values
+        if self._values > MOST_VALUES:
+            raise _refused(f"holds more than {MOST_VALUES:,} values; make it smaller", mark)
         node = super().compose_node(parent, index)
         self._depth -= 1
-        if not is_alias:
-            self._values += 1
-            self._sizes[id(node)] = self._values - before
-        elif id(node) in self._sizes:
-            self._values += self._sizes[id(node)]
-        else:
-            raise _refused("an alias means what it is a part of; write it out", mark)
-        if self._values > MOST_VALUES:
-            raise _refused(
-                f"holds more than {MOST_VALUES:,} values, aliases counted as what they mean; "
-                "make it smaller",
-                mark,
-            )
         return node
-
-    def construct_number(self, node: yaml.ScalarNode) -> Any:
-        if len(node.value) > _LONGEST_NUMBER:
-            raise _refused(f"a number has {len(node.value):,} characters", node.start_mark)
-        is_int = node.tag.endswith(":int")
-        return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
@@ -246,10 +289,6 @@ class _StrictLoader(yaml.SafeLoader):
                 raise _refused(f"key {shown(key)} occurs twice; remove one", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
-
-
-_StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_number)
-_StrictLoader.add_constructor("tag:yaml.org,2002:float", _StrictLoader.construct_number)
 
 
 def _refused(problem: str, mark: yaml.Mark | None) -> yaml.MarkedYAMLError:
@@ -296,7 +335,7 @@ def _with_members(data: Any, text: str, source: str) -> Any:
     return {**data, "members": members}
 
 
-def _model_of(data: Any, source: str) -> type[Team | Member | Rubric | Persona]:
+def _model_of(data: Any, source: str) -> type[Record]:
     for key, model in _KINDS.items() if isinstance(data, Mapping) else ():
         if key in data:
             return model
@@ -322,7 +361,7 @@ def _read(path: Path) -> tuple[Any, str]:
 def _parse(text: str, format: str, source: str) -> Any:  # noqa: A002
     try:
         if format == "json":
-            return json.loads(text, object_pairs_hook=_distinct_keys, parse_int=_json_integer)
+            return json.loads(text, object_pairs_hook=_distinct_keys)
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - derives from SafeLoader
     except RecursionError as error:
         raise SchemaError(f"{source}: cannot be parsed: it is nested too deeply") from error
@@ -344,30 +383,20 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def _json_integer(digits: str) -> int:
-    if len(digits) > _LONGEST_NUMBER:
-        raise ValueError(f"a number has {len(digits):,} digits")
-    return int(digits)
-
-
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 3] + "..."
 
 
-def _walk(node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:
+def _walk(node: yaml.Node, place: Place) -> Iterator[tuple[Place, int]]:
     yield place, node.start_mark.line + 1
-    # An alias leads to a node that was seen, and may lead back to where it stands.
-    if id(node) in seen:
-        return
-    seen.add(id(node))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             below = (*place, str(key.value))
-            yield from _walk(value, below, seen)
+            yield from _walk(value, below)
             yield below, key.start_mark.line + 1
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            yield from _walk(value, (*place, index), seen)
+            yield from _walk(value, (*place, index))
 
 
 def located(source: str, lines: Mapping[Place, int], place: Place) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -20,7 +21,8 @@ from pydantic import (
     model_validator,
 )
 
-from personas.weights import normalize_weights
+from personas.errors import shown
+from personas.format import weight as percent
 
 Origin = Literal["fixed", "recruited", "library", "human"]
 """Where a member comes from: fixed by the method, recruited by a model, the library, a person."""
@@ -35,6 +37,15 @@ _Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max
 _MOST_MEMBERS = 100
 _MOST_TOPICS = 100
 _Seal = Annotated[str, StringConstraints(strict=True, pattern="^([0-9a-f]{12})?$")]
+
+
+_NUMBER = re.compile(r"([0-9]++(?:\.[0-9]++)?|\.[0-9]++)\s*+%?+")
+_TOTAL = 100.0
+_TOLERANCE = 1e-9
+_LARGEST = 1e12
+_LEAST_PERCENT = 10  # a weight from which on they are taken to be meant as percentages
+
+RawWeight = float | int | str | None
 
 
 class _Record(BaseModel):
@@ -64,7 +75,7 @@ class Rubric(_Record):
     """Weighted criteria of one persona (c_j of Eq. 2); the weights sum to 100.
 
     Weights are taken as people write them (percent, fractions, proportions, missing) and
-    normalised, see `personas.weights.normalize_weights`.
+    normalised, see `normalize_weights`.
     """
 
     criteria: tuple[Criterion, ...] = Field(max_length=MOST_CRITERIA)
@@ -205,3 +216,80 @@ def _refuse_repeated(names: list[str], what: str) -> None:
         if folded in seen:
             raise ValueError(f"{what} {name!r} occurs twice; rename or remove one")
         seen.add(folded)
+
+
+def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
+    """Weights in percent that sum to 100, in the order given.
+
+    Accepts percent (``35``, ``"35%"``), fractions (``0.35``), any other positive proportions
+    (``3, 2, 1``), and missing weights (None or an empty string): those share equally what the
+    others leave of the whole. Weights that sum to 100 come back unchanged.
+
+    Raises:
+        ValueError: nothing to weigh; a weight that is negative, above 10^12 or no number; percent
+            signs next to fractions; all weights zero; or a weight missing where the others leave
+            nothing. The text names the weight by its position, counted from 1.
+    """
+    if not weights:
+        raise ValueError("there is no criterion to weigh; write at least one")
+    numbers = [_number(weight, place) for place, weight in enumerate(weights, start=1)]
+    given = [number for number in numbers if number is not None]
+    if not given:
+        return (_TOTAL / len(numbers),) * len(numbers)
+    signs = [_has_sign(weight) for weight in weights]
+    if any(signs) and any(
+        not sign and 0 < (number or 0) < 1 for sign, number in zip(signs, numbers, strict=True)
+    ):
+        raise ValueError("percent signs and fractions are mixed; write all weights one way")
+    total = math.fsum(given)
+    missing = len(numbers) - len(given)
+    share = 0.0
+    if missing:
+        whole = 1.0 if not any(signs) and max(given) < 1 else _TOTAL
+        share = (whole - total) / missing
+        if share <= _TOLERANCE * whole:
+            raise ValueError(
+                f"the weights given sum to {total:g}, which leaves nothing for the {missing} "
+                "without one; give every criterion a weight"
+            )
+        total = whole
+    if total <= 0:
+        raise ValueError("all weights are zero; give at least one criterion a positive weight")
+    filled = [share if number is None else number for number in numbers]
+    if abs(total - _TOTAL) <= _TOLERANCE:
+        return tuple(filled)
+    return tuple(number / total * _TOTAL for number in filled)
+
+
+def scaled_weights(weights: Sequence[RawWeight]) -> str:
+    """What `normalize_weights` makes of percentages, in words; empty where they stay."""
+    try:
+        normal = normalize_weights(weights)
+        given = [_number(weight, place) for place, weight in enumerate(weights, start=1)]
+    except ValueError:
+        return ""
+    known = [number for number in given if number is not None]
+    as_percent = max(known, default=0) >= _LEAST_PERCENT or any(map(_has_sign, weights))
+    if len(known) < len(given) or not as_percent:
+        return ""
+    if all(abs(one - other) < 1 for one, other in zip(known, normal, strict=True)):
+        return ""
+    change = f"{known[0]:.6g} becomes {percent(normal[0])}"
+    return f"sum to {math.fsum(known):.6g} and are brought to 100: {change}, and so on"
+
+
+def _has_sign(weight: RawWeight) -> bool:
+    return isinstance(weight, str) and "%" in weight
+
+
+def _number(weight: RawWeight, place: int) -> float | None:
+    if weight is None or (isinstance(weight, str) and not weight.strip()):
+        return None
+    match = _NUMBER.fullmatch(weight.strip()) if isinstance(weight, str) else None
+    value = float(match[1]) if match else weight
+    if isinstance(value, bool | str) or not isinstance(value, int | float):
+        said = f"weight {place} is {shown(weight)}; write a number, as 35, '35%' or 0.35"
+        raise ValueError(said)  # noqa: TRY004 - a wrong value of a file
+    if not 0 <= value <= _LARGEST:
+        raise ValueError(f"weight {place} is {shown(weight)}; a weight is a number from 0 to 10^12")
+    return float(value)

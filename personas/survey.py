@@ -17,8 +17,6 @@ from personas.schema import Team
 
 DEPTH = 10
 """Ranks that count: nDCG is nDCG@10."""
-MOST_ROWS = 5_000
-"""Personas that a survey names."""
 MOST_NAME = 200
 MOST_TEXT = 300
 SIGNIFICANT = 0.05
@@ -139,7 +137,6 @@ class Survey:
     queries: tuple[QueryFigures, ...]
     personas: tuple[PersonaFigures, ...]
     personas_in_all: int
-    recruits: Without | None
     weak_judge: WeakJudge = ""
     title: str = ""
     dataset: str = ""
@@ -159,13 +156,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class QueryFindings:
-    """All that a survey takes from one query; one that failed has figures alone.
-
-    Attributes:
-        recruited: judges that a recruiter wrote, or took from the library, for this very query.
-        with_all: nDCG@10 by the arithmetic of leaving personas out; None if it is not known.
-        without: persona -> nDCG@10 without it.
-    """
+    """All that a survey takes from one query; one that failed has figures alone."""
 
     figures: QueryFigures
     recruited: frozenset[str] = frozenset()
@@ -241,7 +232,7 @@ def survey_of(findings: Iterable[QueryFindings], **about: Any) -> Survey:
     spellings: dict[str, Counter[str]] = {}
     recruited: Counter[str] = Counter()
     without: dict[str, list[tuple[QueryFindings, float]]] = {}
-    alpha, recruits = AlphaSums(), []
+    alpha = AlphaSums()
     for each in found:
         alpha.merge(each.alpha)
         for name in each.figures.personas:
@@ -250,7 +241,6 @@ def survey_of(findings: Iterable[QueryFindings], **about: Any) -> Survey:
             recruited[key] += name in each.recruited
             if name in each.without:
                 without.setdefault(key, []).append((each, each.without[name]))
-        recruits += [(each, each.without[name]) for name in each.recruited & each.without.keys()]
     order = sorted(spellings, key=lambda key: (-spellings[key].total(), key))
     costs = [row.cost for row in rows if row.cost is not None]
     return Survey(
@@ -280,10 +270,9 @@ def survey_of(findings: Iterable[QueryFindings], **about: Any) -> Survey:
                 recruited=recruited[key],
                 without=_without(without.get(key, ())),
             )
-            for key in order[:MOST_ROWS]
+            for key in order
         ),
-        personas_in_all=len(spellings),
-        recruits=_without(recruits),
+        personas_in_all=len(order),
         weak_judge=max((each.weak_judge for each in found), default=""),
         **about,
     )

@@ -1,4 +1,4 @@
-"""Differences between two teams, two members or two rubrics.
+"""Differences between two teams, as lines that say them.
 
 Members and criteria are matched by their names without regard to case; those left over are taken
 to be renamed where their texts, or half of their criteria, are the same, and else added or
@@ -7,137 +7,122 @@ removed. Their order is no difference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, TypeVar
 
+from personas.format import exact, weight
+from personas.provenance import ORIGINS
 from personas.schema import Criterion, Member, Rubric, Team
+
+Mark: TypeAlias = Literal["+", "-", "~"]
+"""Added, removed, changed."""
 
 _TELLING = 3  # words of a description that is the same under another name, at least
 _DECIMALS = 6  # of a weight in percent; what differs less is the same
 
-T = TypeVar("T")
 N = TypeVar("N", Criterion, Member)
 
 
 @dataclass(frozen=True, slots=True)
-class Changed(Generic[T]):
-    """A value that is another one now."""
+class DiffLine:
+    """One line of what differs between two teams."""
 
-    before: T
-    after: T
-
-
-@dataclass(frozen=True, slots=True)
-class _Diff:
-    """A difference, false if there is none; texts and values that are the same are None."""
-
-    def __bool__(self) -> bool:
-        return any(getattr(self, field.name) for field in fields(self) if field.name != "name")
+    mark: Mark
+    said: str  # foreign text
+    level: int = 0  # of indentation, from 0
+    heads: bool = False  # begins the lines of a member
 
 
 @dataclass(frozen=True, slots=True)
-class CriterionDiff(_Diff):
-    """Differences in one criterion; `name` is the one it has now, weights are in percent."""
+class TeamDiff:
+    """Differences between two teams, false if there are none.
 
-    name: str
-    renamed: Changed[str] | None
-    description: Changed[str] | None
-    weight: Changed[float] | None
-
-
-@dataclass(frozen=True, slots=True)
-class RubricDiff(_Diff):
-    """Differences between two rubrics."""
-
-    added: tuple[Criterion, ...]
-    removed: tuple[Criterion, ...]
-    changed: tuple[CriterionDiff, ...]
-    reason: Changed[str] | None
-
-
-@dataclass(frozen=True, slots=True)
-class MemberDiff(_Diff):
-    """Differences in one member; `name` is the one it has now."""
-
-    name: str
-    renamed: Changed[str] | None
-    description: Changed[str] | None
-    topics: Changed[tuple[str, ...]] | None
-    reason: Changed[str] | None
-    origin: Changed[str] | None
-    whole_rubric: Changed[Rubric | None] | None
-    rubric: RubricDiff | None
-    weight: Changed[float] | None
-
-
-@dataclass(frozen=True, slots=True)
-class TeamDiff(_Diff):
-    """Differences between two teams, false if there are none; None for what is the same.
-
-    Members that were added and removed are in their order, those that changed in the order of now.
-    `title` is about the names of the teams.
+    Attributes:
+        lines: everything that differs, of the team first.
+        renamed: the name of a member now -> its name before, where that is another one.
     """
 
-    added: tuple[Member, ...]
-    removed: tuple[Member, ...]
-    changed: tuple[MemberDiff, ...]
-    title: Changed[str] | None
-    description: Changed[str] | None
-    query: Changed[str] | None
-    locked: Changed[bool] | None
+    lines: tuple[DiffLine, ...]
+    renamed: Mapping[str, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
 
 
 def diff_teams(before: Team, after: Team) -> TeamDiff:
     """Steps from `before` to `after`."""
+    lines = [
+        *_texts(0, name=(before.name, after.name)),
+        *_texts(0, description=(before.description, after.description)),
+        *_texts(0, query=(before.query, after.query)),
+    ]
+    if before.locked != after.locked:
+        lines.append(DiffLine("~", f"locked: {'no → yes' if after.locked else 'yes → no'}"))
     pairs, added, removed = _matched(before.members, after.members, _same_member)
-    return TeamDiff(
-        added,
-        removed,
-        tuple(diff for each in pairs if (diff := diff_members(*each))),
-        title=_changed(before.name, after.name),
-        description=_changed(before.description, after.description),
-        query=_changed(before.query, after.query),
-        locked=_changed(before.locked, after.locked),
-    )
+    whole: tuple[tuple[Mark, Sequence[Member]], ...] = (("+", added), ("-", removed))
+    for mark, members in whole:
+        for each in members:
+            lines.append(DiffLine(mark, f"{each.name}, {ORIGINS[each.origin]}", heads=True))
+            if each.persona.description:
+                lines.append(DiffLine(mark, each.persona.description, 1))
+            lines += _criteria(mark, each.rubric)
+    renamed = {now.name: was.name for was, now in pairs if was.name != now.name}
+    for was, now in pairs:
+        changes = [*_of_member(was, now)]
+        if changes or now.name in renamed:
+            lines += [DiffLine("~", _named(was.name, now.name), heads=True), *changes]
+    return TeamDiff(tuple(lines), renamed)
 
 
-def diff_members(before: Member, after: Member) -> MemberDiff:
-    """Changes from `before` to `after`."""
-    old, new = before.persona, after.persona
-    both = (before.rubric, after.rubric) if before.rubric and after.rubric else None
-    return MemberDiff(
-        name=new.name,
-        renamed=_changed(old.name, new.name),
-        description=_changed(old.description, new.description),
-        topics=_changed(old.topics, new.topics),
-        reason=_changed(old.reason, new.reason),
-        origin=_changed(str(before.origin), str(after.origin)),
-        whole_rubric=None if both else _changed(before.rubric, after.rubric),
-        rubric=(diff_rubrics(*both) or None) if both else None,
-        weight=_changed(before.weight, after.weight),
-    )
+def _of_member(was: Member, now: Member) -> Iterator[DiffLine]:
+    old, new = was.persona, now.persona
+    yield from _texts(1, description=(old.description, new.description))
+    yield from _texts(1, why=(old.reason, new.reason))
+    if old.topics != new.topics:
+        plus = [f"+{topic}" for topic in new.topics if topic not in old.topics]
+        minus = [f"-{topic}" for topic in old.topics if topic not in new.topics]
+        yield DiffLine("~", f"topics: {', '.join(plus + minus) or 'in another order'}", 1)
+    if was.origin != now.origin:
+        yield DiffLine("~", f"{ORIGINS[was.origin]} → {ORIGINS[now.origin]}", 1)
+    if was.weight != now.weight:
+        yield DiffLine("~", f"weight: {exact(was.weight)} → {exact(now.weight)}", 1)
+    if was.rubric and now.rubric:
+        yield from _of_rubrics(was.rubric, now.rubric)
+    elif was.rubric != now.rubric:
+        yield from _criteria("-", was.rubric)
+        yield from _criteria("+", now.rubric)
 
 
-def diff_rubrics(before: Rubric, after: Rubric) -> RubricDiff:
-    """Steps from `before` to `after`."""
+def _of_rubrics(before: Rubric, after: Rubric) -> Iterator[DiffLine]:
     pairs, added, removed = _matched(before.criteria, after.criteria, _same_text)
-    changed = tuple(diff for each in pairs if (diff := _diff_criteria(*each)))
-    return RubricDiff(added, removed, changed, _changed(before.reason, after.reason))
+    yield from _texts(1, reason=(before.reason, after.reason))
+    yield from _criteria("+", added)
+    yield from _criteria("-", removed)
+    for was, now in pairs:
+        weights = ""
+        if round(was.weight, _DECIMALS) != round(now.weight, _DECIMALS):
+            weights = f": {weight(was.weight)} → {weight(now.weight)}"
+        described = [*_texts(2, description=(was.description, now.description))]
+        if was.name != now.name or weights or described:
+            yield DiffLine("~", f"{_named(was.name, now.name)}{weights}", 1)
+            yield from described
 
 
-def _diff_criteria(before: Criterion, after: Criterion) -> CriterionDiff:
-    reweighed = round(before.weight, _DECIMALS) != round(after.weight, _DECIMALS)
-    return CriterionDiff(
-        name=after.name,
-        renamed=_changed(before.name, after.name),
-        description=_changed(before.description, after.description),
-        weight=Changed(before.weight, after.weight) if reweighed else None,
-    )
+def _named(was: str, now: str) -> str:
+    return now if was == now else f"{now}, was {was}"
 
 
-def _changed(before: T, after: T) -> Changed[T] | None:
-    return None if before == after else Changed(before, after)
+def _texts(level: int, **texts: tuple[str, str]) -> Iterator[DiffLine]:
+    for label, (before, after) in texts.items():
+        if before != after:
+            yield DiffLine("~", f"{label}: {before or '-'} → {after or '-'}", level)
+
+
+def _criteria(mark: Mark, criteria: Rubric | Sequence[Criterion] | None) -> Iterator[DiffLine]:
+    for each in criteria.criteria if isinstance(criteria, Rubric) else criteria or ():
+        said = f": {each.description}" if each.description else ""
+        yield DiffLine(mark, f"{weight(each.weight)} {each.name}{said}", 1)
 
 
 def _matched(

@@ -2,10 +2,9 @@
 
 A prompt folder holds one text file a prompt (`PROMPTS`), divided into turns by lines that read
 ``[system]``, ``[user]`` or ``[assistant]``; text before the first such line is the user's, and a
-last ``[assistant]`` turn is continued by the model. Values take the place of ``{{query}}`` and are
-never looked at again, so braces in a passage mean nothing. Texts that prompts are made of, such as
-the lines of a rubric (`PIECES`), may be left out. Values that others wrote are neutralised as
-`personas.untrusted` says.
+last ``[assistant]`` turn is continued by the model. A turn is a template of Jinja, whose values
+stand as ``{{query}}`` and are never looked at again. Every value is neutralised as
+`personas.untrusted` says, unless it is marked as the house's `Own`.
 """
 
 from __future__ import annotations
@@ -20,10 +19,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
+import jinja2
+from jinja2 import meta
+from jinja2.sandbox import SandboxedEnvironment
+
 from personas.errors import PromptError
 from personas.files import read_text
 from personas.format import with_article
-from personas.untrusted import Cleaner, marker, without_tokens
+from personas.untrusted import Cleaner, Own, marker, without_tokens
 
 Role = Literal["system", "user", "assistant"]
 
@@ -37,6 +40,16 @@ class Placeholders(NamedTuple):
     required: frozenset[str]
     optional: frozenset[str]
     one_of: frozenset[str]
+    is_part: bool
+
+    @classmethod
+    def read(cls, text: str, *, is_part: bool) -> Placeholders:
+        """As in ``query criteria/criteria_names | answer k``."""
+        needed, _, optional = text.partition("|")
+        required = {each for each in needed.split() if "/" not in each}
+        one_of = {each for either in needed.split() if "/" in either for each in either.split("/")}
+        values = frozenset(required), frozenset(optional.split()), frozenset(one_of)
+        return cls(*values, is_part)
 
     @property
     def known(self) -> frozenset[str]:
@@ -44,59 +57,28 @@ class Placeholders(NamedTuple):
         return self.required | self.optional | self.one_of
 
 
-def _placeholders(required: str = "", optional: str = "", one_of: str = "") -> Placeholders:
-    return Placeholders(*(frozenset(names.split()) for names in (required, optional, one_of)))
+def _contract() -> dict[str, dict[str, Placeholders]]:
+    """Family -> prompt -> its placeholders, of ``prompts/placeholders.txt``."""
+    text = (resources.files("personas") / "prompts" / "placeholders.txt").read_text("utf-8")
+    families: dict[str, dict[str, Placeholders]] = {}
+    for family, lines in re.findall(r"^\[(\w+)\]\n((?:.+\n)+)", text, re.MULTILINE):
+        families[family] = {
+            name.lstrip("*"): Placeholders.read(values, is_part=name.startswith("*"))
+            for names, _, values in (line.partition(":") for line in lines.splitlines())
+            for name in names.split()
+        }
+    return families
 
 
-_CRITERIA = "criteria criteria_names"
-_PERSON = "persona a_persona"
+OPTIONAL_PROMPTS = _contract()
+"""Additions to the paper's prompts, by the folder that has the shipped ones; used where a folder
+of one's own leaves them out."""
 
-PROMPTS: dict[str, Placeholders] = {
-    # App. D.1; {{others}} is empty, or says who is on the team already and who is not wanted
-    "recruit": _placeholders("query", "passage number others"),
-    # Our addition: picking from the library
-    "choose": _placeholders("query members", "number others"),
-    # App. D.2, D.3 and 5.2.2 (dataset-based criteria)
-    "criteria_scientist": _placeholders("query", f"{_PERSON} description"),
-    "criteria": _placeholders("query", "description", _PERSON),
-    "criteria_dataset": _placeholders("dataset", "description", _PERSON),
-    # App. D.4, with and without criteria (Table 2)
-    "score": _placeholders("query passage", f"{_PERSON} description answer k", _CRITERIA),
-    "score_without_criteria": _placeholders("query passage", "description answer k", _PERSON),
-    # App. D.5
-    "assess": _placeholders("query passage assessments", "k experts"),
-    # App. D.6, with and without criteria (Table 2)
-    "direct": _placeholders("query passage", "answer k"),
-    "direct_with_criteria": _placeholders("query passage", "answer k", _CRITERIA),
-    # How to answer: put in for {{answer}}
-    "answer_integer": _placeholders("", "k"),
-    "answer_label": _placeholders("", "labels"),
-    "answer_per_criterion": _placeholders("", "k criteria_count"),
-    # The one repair turn after an answer that could not be read
-    "repair": _placeholders("", "problem"),
-}
+PROMPTS = OPTIONAL_PROMPTS.pop("paper")
 """Every prompt of a set and its placeholders: those without which it could not work, and others."""
 
-PIECES: dict[str, Placeholders] = {
-    # Put in for {{passage}}; {{token}} is what the passage cannot contain
-    "passage": _placeholders("text", "token"),
-    # A line of {{criteria}}, with and without an explanation, and one of {{criteria_names}}
-    "criterion": _placeholders("", "number weight", "name explanation"),
-    "criterion_unexplained": _placeholders("name", "number weight"),
-    "criterion_name": _placeholders("name", "number weight"),
-    # One persona's {{criteria}} or {{criteria_names}} among those of others (Table 2)
-    "criteria_of": _placeholders("criteria", f"{_PERSON} description number"),
-    # A line of {{assessments}} (App. D.5), for the NLP scientist, and without a score
-    "assessment": _placeholders("score", f"{_PERSON} number k"),
-    "assessment_scientist": _placeholders("score", f"{_PERSON} number k"),
-    "assessment_missing": _placeholders("", f"{_PERSON} number k"),
-    # Table 3: App. D.2 for a data set
-    "criteria_dataset_scientist": _placeholders("dataset", f"{_PERSON} description"),
-}
-"""Prompts that a folder may leave out; their placeholders. All but the last are parts of prompts.
-
-Without them there is what the set ``paper`` has, and `_INSTEAD`.
-"""
+PIECES = OPTIONAL_PROMPTS.pop("pieces")
+"""Parts of prompts that a folder may leave out: there is what ``paper`` has, and `_INSTEAD`."""
 
 _INSTEAD = {
     "assessment_scientist": "assessment",
@@ -104,227 +86,105 @@ _INSTEAD = {
 }
 """Substitutes in a folder's own prompts for pieces that they lack."""
 
-_LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
-_PARTS = _LINES | {"compared_passage", "rebel_property"}
-_PARTS |= {"comparing_persona", "comparing_persona_without_criteria"}
-_ENTRIES_OF_CONTEXT = {"rag_passage_document", "rag_passage_numbered"}
-_PARTS |= _ENTRIES_OF_CONTEXT | {"rag_rankrag_turn"}
-
-OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
-    # Typed questions about a state of query, judges and passages
-    "typed": {
-        "typed_task": _placeholders(),
-        "typed_judge": _placeholders("persona", "description criteria"),
-        "typed_score": _placeholders("passage judge"),
-        "typed_criterion": _placeholders("passage judge criterion"),
-        "typed_direct": _placeholders("passage", "criteria"),
-        # A line for each level that is described, the lowest first
-        "typed_levels": _placeholders(),
-        "typed_recruit": _placeholders(),
-        # The same in one prompt, for models that answer in text
-        "typed_reply": _placeholders("query passages questions levels", "judges task"),
-    },
-    # Several passages in one call, put in order or chosen among
-    "comparative": {
-        "rankgpt": _placeholders("query passages", "count"),
-        "setwise": _placeholders("query passages", "count labels"),
-        # One of {{passages}}, with the number or letter that it is called by
-        "compared_passage": _placeholders("name passage"),
-    },
-    "rebel": {
-        # The first call of two: which properties, and how they are scored
-        "rebel_infer": _placeholders("query"),
-        "rebel_infer_weights": _placeholders("query"),
-        "rebel_infer_relevance": _placeholders("query"),
-        # The call that scores a window of passages
-        "rebel": _placeholders("query passages properties keys", "relevance formula count"),
-        "rebel_relevance": _placeholders("query passages", "relevance count"),
-        # An entry of {{properties}}
-        "rebel_property": _placeholders("number name", "weight explanation"),
-        # What one turn has in place of the first call: a line a property, and {{relevance}}
-        "rebel_criteria": _placeholders(),
-        "rebel_rubric": _placeholders(),
-    },
-    # Several passages in one call, compared by a persona of a team
-    "by_persona": {
-        "rankgpt_by_persona": _placeholders("judge query passages", "count"),
-        "setwise_by_persona": _placeholders("judge query passages", "count labels"),
-        # Put in for {{judge}}: who compares, with a rubric and without
-        "comparing_persona": _placeholders("", f"{_PERSON} description", _CRITERIA),
-        "comparing_persona_without_criteria": _placeholders("", "description", _PERSON),
-    },
-    # Why a judge has scored passages as it did, with a rubric and without
-    "reasons": {
-        "reasons": _placeholders(
-            "query passages scores", f"{_PERSON} description count", _CRITERIA
-        ),
-        "reasons_without_criteria": _placeholders(
-            "query passages scores", f"{_PERSON} description count"
-        ),
-    },
-    # From a question to an answer: queries, answers of a pipeline, and its two rankers
-    "rag": {
-        "rag_hyde": _placeholders("question"),
-        "rag_variants_naive": _placeholders("question", "count"),
-        "rag_variants_medium": _placeholders("question", "count"),
-        "rag_variants_advanced": _placeholders("question", "count"),
-        # Decomposition: four calls, the last only for a question composed of several
-        "rag_components": _placeholders("question"),
-        "rag_rephrase": _placeholders("question components"),
-        "rag_complexity": _placeholders("question"),
-        "rag_subqueries": _placeholders("question"),
-        "rag_answer_naive": _placeholders("question context"),
-        "rag_answer_medium": _placeholders("question context"),
-        "rag_answer_advanced": _placeholders("question context"),
-        "rag_answer_rebel": _placeholders("question context"),
-        "rag_answer_rankrag": _placeholders("question context"),
-        "rag_answer_rankrag_turns": _placeholders("question context turns"),
-        "rag_answer_rankrag_claim": _placeholders("question context"),
-        # What RankRAG's training asks for besides a short phrase
-        "rag_answer_rankrag_full": _placeholders("question context"),
-        "rag_answer_rankrag_number": _placeholders("question context"),
-        "rag_answer_rankrag_either": _placeholders("question context"),
-        "rag_answer_cited": _placeholders("question context"),
-        "rag_shorten": _placeholders("draft", "question words"),
-        "rag_p_yes": _placeholders("query passage_text"),
-        "rag_rankrag_rank": _placeholders("query passage_text"),
-        "rag_rankrag_rank_turns": _placeholders("query passage_text turns"),
-        "rag_rankrag_rank_claim": _placeholders("query passage_text"),
-        "rag_rankrag_retrieve": _placeholders("question context"),
-        # An entry of {{turns}}, and of {{context}}: as G-RAG and as RankRAG have it
-        "rag_rankrag_turn": _placeholders("speaker turn"),
-        "rag_passage_document": _placeholders("number", "title", "passage passage_text"),
-        "rag_passage_numbered": _placeholders("number", "title", "passage passage_text"),
-    },
-    # A grade of a passage, 0 to 3, and how to answer: put in for {{answer}}
-    "umbrela": {
-        "umbrela": _placeholders("query passage answer"),
-        "answer_umbrela": _placeholders(),
-    },
-    # Judges of answers
-    "judging": {
-        "judge_similarity": _placeholders("question reference response"),
-        "judge_passage": _placeholders("question passage"),
-        "judge_relevance": _placeholders("question response reference context"),
-        "judge_faithfulness": _placeholders("question response context", "reference"),
-        "judge_nuggets": _placeholders("question reference", "most"),
-        "judge_nugget_support": _placeholders("question response nuggets"),
-        # Questions written for a test, and checked
-        "question_write": _placeholders("passages properties"),
-        "question_check": _placeholders("passages question reference"),
-    },
-}
-"""Additions to the paper's prompts, by the folder that has the shipped ones; used where a folder
-of one's own leaves them out."""
-
 _OPTIONAL = {
     prompt: needed for family in OPTIONAL_PROMPTS.values() for prompt, needed in family.items()
 }
 _KNOWN = {**PROMPTS, **PIECES, **_OPTIONAL}
+_LINES = frozenset(prompt for prompt, needed in PIECES.items() if needed.is_part)
+_ENTRIES_OF_CONTEXT = {"rag_passage_document", "rag_passage_numbered"}
 
-_PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
+_BEGINNING = re.compile(r"\s*([^{]*)(?:\{\{\s*(number)\s*\}\}([^{]?))?")
 _LETTERS = re.compile(r"[^\W\d_]{3}")
-_OF_OTHERS = {"query", "persona", "description", "dataset", "criterion", "others", "members"}
-_OF_OTHERS |= {"problem", "name", "explanation", "relevance"}
-_OF_OTHERS |= {
-    "question",
-    "components",
-    "draft",
-    "claim",
-    "quote",
-    "turn",
-    "title",
-    "passage_text",
-    "nuggets",
-}
-"""Placeholders whose values others wrote."""
-
-_NAMES = {"persona", "name", "title", "passage_text"}
+_OPEN = Own("\0")
 
 
 class Turn(NamedTuple):
-    """One turn of a rendered prompt."""
+    """One turn of a rendered prompt; its first `shared` characters are the same for all values."""
 
     role: Role
     text: str
     shared: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Template:
-    """One prompt, parsed: turns, each a list of literal texts and placeholder names."""
+    """One prompt: its turns, and the values that are put in already."""
 
     name: str
-    turns: tuple[tuple[Role, tuple[str, ...]], ...]
-    cleaner: Cleaner = field(default_factory=Cleaner, repr=False, compare=False)
+    turns: tuple[tuple[Role, str], ...]
+    cleaner: Cleaner = field(default_factory=Cleaner, repr=False)
+    bound: Mapping[str, Own] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, name: str, text: str) -> Template:
-        """Split a file's text into turns and parts."""
+    def parse(cls, name: str, text: str, cleaner: Cleaner | None = None) -> Template:
+        """Split a file's text into turns."""
         pieces = _ROLE_LINE.split(text)
         blocks = [("user", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
-        turns = tuple(
-            (cast("Role", role), tuple(_PLACEHOLDER.split(block.strip())))
-            for role, block in blocks
-            if block.strip()
-        )
-        return cls(name, turns)
+        turns = ((cast("Role", role), block.strip()) for role, block in blocks if block.strip())
+        return cls(name, tuple(turns), cleaner or Cleaner())
 
     @property
     def placeholders(self) -> frozenset[str]:
         """The names of the values that are still to be put in."""
-        return frozenset(name for _, parts in self.turns for name in parts[1::2])
+        names = frozenset[str]().union(*(_names(text) for _, text in self.turns))
+        return names - self.bound.keys()
 
     def bind(self, values: Mapping[str, str]) -> Template:
         """The template with some values put in; the others stay open."""
-        values = self._cleaned(values)
-        turns = []
-        for role, (first, *rest) in self.turns:
-            merged = [first]
-            for name, literal in zip(rest[::2], rest[1::2], strict=True):
-                if name in values:
-                    merged[-1] += values[name] + literal
-                else:
-                    merged += [name, literal]
-            turns.append((role, tuple(merged)))
-        return replace(self, turns=tuple(turns))
+        return replace(self, bound=self._cleaned(values))
 
     def render(self, values: Mapping[str, str]) -> tuple[Turn, ...]:
         """The finished turns, which know how far they are the same for all values."""
-        values = values if _OF_OTHERS.isdisjoint(values) else self._cleaned(values)
-        turns = []
-        all_shared = True
-        for role, parts in self.turns:
-            pieces = list(parts)
-            try:
-                pieces[1::2] = map(values.__getitem__, parts[1::2])
-            except KeyError as error:
-                open_ones = self.placeholders - values.keys()
-                missing = f"prompt {self.name!r}: no value for {_listed(open_ones)}"
-                raise PromptError(missing) from error
-            turns.append(Turn(role, "".join(pieces), len(parts[0]) if all_shared else 0))
-            all_shared = all_shared and len(parts) == 1
-        return tuple(turns)
+        known, texts = self._cleaned(values), []
+        try:
+            for (_, text), (begun, _) in zip(self.turns, self._begun, strict=True):
+                texts.append(begun if self.bound.keys() >= _names(text) else _fill(text, known))
+        except jinja2.UndefinedError as error:
+            missing = _listed(self.placeholders - values.keys())
+            raise PromptError(f"prompt {self.name!r}: no value for {missing}") from error
+        turns = zip(self.turns, texts, self._begun, strict=True)
+        return tuple([Turn(role, text, shared) for (role, _), text, (_, shared) in turns])
 
-    def _cleaned(self, values: Mapping[str, str]) -> dict[str, str]:
-        cleaned = dict(values)
-        for name in _OF_OTHERS & values.keys():
-            clean = self.cleaner.line if name in _NAMES else self.cleaner.text
-            cleaned[name] = clean(values[name])
+    @cached_property
+    def _begun(self) -> list[tuple[str, int]]:
+        """Each turn with the open values marked, and its length before the first of all turns."""
+        found, same = [], True
+        values = {**self.bound, **dict.fromkeys(self.placeholders, _OPEN)}
+        for _, text in self.turns:
+            filled = _fill(text, values)
+            beginning, opened, _ = filled.partition(_OPEN)
+            found.append((filled, len(beginning) if same else 0))
+            same = same and not opened
+        return found
+
+    def _cleaned(self, values: Mapping[str, str]) -> dict[str, Own]:
+        cleaned = {name: self.cleaner.value(value) for name, value in values.items()}
         if "persona" in cleaned:
-            cleaned["a_persona"] = with_article(cleaned["persona"])
-        return cleaned
+            cleaned["a_persona"] = Own(with_article(cleaned["persona"]))
+        return {**self.bound, **cleaned}
+
+
+_JINJA = SandboxedEnvironment(undefined=jinja2.StrictUndefined)
+
+
+@cache
+def _compiled(text: str) -> jinja2.Template:
+    return _JINJA.from_string(text)
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    return _compiled(text).render(values)
+
+
+@cache
+def _names(text: str) -> frozenset[str]:
+    return frozenset(meta.find_undeclared_variables(_JINJA.parse(text)))
 
 
 class PromptSet:
-    """All prompts of one folder, checked.
-
-    Attributes:
-        name: the shipped set's name, or the folder's.
-        cleaner: neutralises texts that others wrote, for these prompts.
-    """
+    """All prompts of one folder, checked; `cleaner` neutralises texts for them."""
 
     def __init__(self, name: str, texts: Mapping[str, str], *, source: str) -> None:
         self.name = name
@@ -332,29 +192,24 @@ class PromptSet:
         complete = {**_shipped(SHIPPED), **self._texts}
         for piece, other in _INSTEAD.items():
             complete[piece] = texts.get(piece, complete[other])
-        families = [
-            {**_shipped(folder), **{prompt: texts[prompt] for prompt in known & texts.keys()}}
-            for folder, known in OPTIONAL_PROMPTS.items()
-        ]
-        self._others = {prompt: text for family in families for prompt, text in family.items()}
-        templates = {
-            prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
-            for prompt, text in {**complete, **self._others}.items()
-        }
+        for prompt, text in {**complete, **texts}.items():
+            _check(Template.parse(prompt, text), f"{source}/{prompt}.txt")
         headings = _headings(self._texts)
-        entries = sorted({_beginning(templates[piece]) for piece in _LINES} - {""})
-        self.cleaner = Cleaner(headings, entries)
-        cleaners = dict.fromkeys(complete, self.cleaner)
-        # Each family adds its own headings only, so that no text changes in others' prompts.
-        for family in families:
-            parts = {_beginning(templates[piece]) for piece in _ENTRIES_OF_CONTEXT & family.keys()}
-            cleaner = Cleaner(headings | _headings(family), [*entries, *sorted(parts - {""})])
-            cleaners |= dict.fromkeys(family, cleaner)
+        entries = {_beginning(complete[piece]) for piece in _LINES}
+        self.cleaner = Cleaner(headings, sorted(entries - {""}))
         self._templates = {
-            prompt: replace(template, cleaner=cleaners[prompt])
-            for prompt, template in templates.items()
+            prompt: Template.parse(prompt, text, self.cleaner) for prompt, text in complete.items()
         }
-        self._marks_end = "token" in templates["passage"].placeholders
+        self._others: dict[str, str] = {}
+        # Each family adds its own headings only, so that no text changes in others' prompts.
+        for folder, known in OPTIONAL_PROMPTS.items():
+            family = {**_shipped(folder), **{each: texts[each] for each in known & texts.keys()}}
+            parts = {_beginning(family[piece]) for piece in _ENTRIES_OF_CONTEXT & family.keys()}
+            cleaner = Cleaner(headings | _headings(family), sorted((entries | parts) - {""}))
+            self._templates |= {
+                each: Template.parse(each, text, cleaner) for each, text in family.items()
+            }
+            self._others |= family
 
     @classmethod
     def load(cls, name_or_folder: str | os.PathLike[str]) -> PromptSet:
@@ -373,11 +228,9 @@ class PromptSet:
             )
         files = {prompt: path / f"{prompt}.txt" for prompt in _KNOWN}
         there = {prompt: file for prompt, file in files.items() if file.is_file()}
-        if missing := PROMPTS.keys() - there.keys():
-            raise PromptError(
-                f"{path}: misses {_listed(f'{prompt}.txt' for prompt in missing)}; "
-                "a folder holds every prompt, so start from a copy of a shipped set"
-            )
+        if missing := _listed(f"{prompt}.txt" for prompt in PROMPTS.keys() - there.keys()):
+            complete = "a folder holds every prompt, so start from a copy of a shipped set"
+            raise PromptError(f"{path}: misses {missing}; {complete}")
         try:
             found = {prompt: read_text(file) for prompt, file in there.items()}
         except ValueError as error:
@@ -404,26 +257,26 @@ class PromptSet:
     def __getitem__(self, prompt: str) -> Template:
         return self._templates[prompt]
 
-    def passage(self, text: str, *, query: str) -> str:
+    def passage(self, text: str, *, query: str) -> Own:
         """A passage as models see it, its end marked by what it cannot contain.
 
         Where the set's ``passage`` has no ``{{token}}`` to do that, what could pass for a part of
         the prompt is neutralised instead.
         """
-        if not self._marks_end:
-            return self.piece("passage", {"text": self.cleaner.text(text)})
+        if "token" not in self["passage"].placeholders:
+            return self.piece("passage", {"text": text})
         text = without_tokens(text)
-        return self.piece("passage", {"text": text, "token": marker(text, query=query)})
+        return self.piece("passage", {"text": Own(text), "token": marker(text, query=query)})
 
-    def piece(self, name: str, values: Mapping[str, str]) -> str:
+    def piece(self, name: str, values: Mapping[str, str]) -> Own:
         """A piece of a prompt, e.g. ``criterion``, with its values."""
         (turn,) = self[name].render(values)
-        return turn.text
+        return Own(turn.text)
 
-    def turns(self, turns: Iterable[tuple[str, str]]) -> str:
+    def turns(self, turns: Iterable[tuple[str, str]]) -> Own:
         """A conversation's earlier messages, a role and a text each, as RankRAG shows them."""
         values = ({"speaker": role.title(), "turn": text} for role, text in turns)
-        return "\n\n".join(self.piece("rag_rankrag_turn", each) for each in values)
+        return Own("\n\n".join(self.piece("rag_rankrag_turn", each) for each in values))
 
     @cached_property
     def hashes(self) -> Mapping[str, str]:
@@ -443,11 +296,6 @@ class PromptSet:
         """The same for a prompt of a ranker that compares, and what goes with it."""
         shared = {name: self.hashes[name] for name in ("passage", "repair") if name in self.hashes}
         return {**self.hashes_of((prompt, "compared_passage")), **shared}
-
-    def persona_hashes(self, prompt: str) -> Mapping[str, str]:
-        """The same for a prompt of a ranker that compares by a team, with the prompts of teams."""
-        used = (f"{prompt}_by_persona", "comparing_persona", "comparing_persona_without_criteria")
-        return {**self.hashes, **self.hashes_of((*used, "compared_passage"))}
 
     def hashes_of(self, prompts: Iterable[str]) -> Mapping[str, str]:
         """The same for prompts that a folder may leave out."""
@@ -474,32 +322,36 @@ def _headings(texts: Mapping[str, str]) -> set[str]:
     return {found for text in texts.values() for found in _HEADING.findall(text)}
 
 
-def _beginning(piece: Template) -> str:
+def _beginning(piece: str) -> str:
     """Return a pattern of the piece's first words, and a number if one follows."""
-    ((_, (words, *rest)),) = piece.turns
+    found = _BEGINNING.match(piece)
+    words, number, behind = found.groups() if found else ("", "", "")
     if not _LETTERS.search(words):
         return ""
-    numbered = rest[:1] == ["number"]
-    return re.escape(words) + (rf"\d{{1,4}}{re.escape(rest[1][:1])}" if numbered else "")
+    return re.escape(words) + (rf"\d{{1,4}}{re.escape(behind or '')}" if number else "")
 
 
-def _checked(template: Template, where: str) -> Template:
+def _check(template: Template, where: str) -> None:
     needed = _KNOWN[template.name]
     if not template.turns:
         raise PromptError(f"{where}: is empty")
-    missing = needed.required - template.placeholders
-    if missing:
+    try:
+        there = template.placeholders
+    except jinja2.TemplateSyntaxError as error:
+        raise PromptError(
+            f"{where}: {error.message}; write placeholders as {{{{query}}}}"
+        ) from error
+    if missing := needed.required - there:
         raise PromptError(f"{where}: misses the placeholder {_braced(missing)}")
-    if needed.one_of and not needed.one_of & template.placeholders:
+    if needed.one_of and not needed.one_of & there:
         raise PromptError(f"{where}: misses one of the placeholders {_braced(needed.one_of)}")
-    unknown = template.placeholders - needed.known
-    if unknown:
+    if unknown := there - needed.known:
         raise PromptError(
             f"{where}: has the unknown placeholder {_braced(unknown)}; "
             f"known here: {_braced(needed.known)}"
         )
     roles = [role for role, _ in template.turns]
-    if template.name in _PARTS and roles != ["user"]:
+    if needed.is_part and roles != ["user"]:
         raise PromptError(
             f"{where}: is a part of other prompts, so it has no turns; leave out {roles}"
         )
@@ -507,7 +359,6 @@ def _checked(template: Template, where: str) -> Template:
         raise PromptError(
             f"{where}: [system] comes first and [assistant] last; the turns here are {roles}"
         )
-    return template
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -62,11 +62,23 @@ _TOKEN_LENGTH = 8
 _PIECE = 50_000  # characters
 
 
-def fence(passage: str, *, query: str) -> str:
+class Own(str):
+    """Text of this project's own, which a prompt takes as it is."""
+
+    __slots__ = ()
+
+
+class Name(str):
+    """A name that others wrote, which a prompt takes on one line."""
+
+    __slots__ = ()
+
+
+def fence(passage: str, *, query: str) -> Own:
     """The passage between markers that it cannot contain, its control tokens broken up."""
     passage = without_tokens(passage)
     token = marker(passage, query=query)
-    return f"<<<{token}\n{passage}\n{token}>>>"
+    return Own(f"<<<{token}\n{passage}\n{token}>>>")
 
 
 def marker(passage: str, *, query: str) -> str:
@@ -120,6 +132,12 @@ class Cleaner:
             rf"|{'|'.join((*_ENTRIES, *entries))})",
             re.IGNORECASE,
         )
+
+    def value(self, value: str) -> Own:
+        """A value for a prompt: neutralised, unless it is the house's `Own`."""
+        if isinstance(value, Own):
+            return value
+        return Own(self.line(value) if isinstance(value, Name) else self.text(value))
 
     def text(self, text: str) -> str:
         """The text; it may have several lines."""

@@ -40,7 +40,6 @@ def nested_merges(levels: int) -> str:
 
 HOSTILE = {
     "aliases": nested_aliases(10),
-    "aliases as keys": nested_aliases(8, top="? *a{}\n: x\nmembers: []"),
     "merges": nested_merges(9),
     "a loop": "members: &a [*a]",
     "deep list": "members: " + "[" * 100_000,
@@ -95,10 +94,10 @@ def test_hostile_json_is_refused_in_a_few_words(kind: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (nested_aliases(10), f"holds more than {MOST_VALUES:,} values, aliases counted as what"),
-        ("members: &a [*a]", ":1: not YAML: an alias means what it is a part of"),
+        ("a: &a [1]\nmembers: *a", ":1: not YAML: an alias (*name); write out what it means"),
+        ("members: [" + "1," * MOST_VALUES + "]", f"holds more than {MOST_VALUES:,} values"),
         ("members:\n " + "[" * 60, f":2: not YAML: nested more than {DEEPEST} levels deep"),
-        ("members: " + "9" * 50, ":1: not YAML: a number has 50 characters"),
+        ("members: " + "9" * 5000, "cannot be parsed: Exceeds the limit"),
         ("x" * LARGEST + "x", "longer than 1 MB; make it smaller"),
         (
             "members:\n" + "".join(f"- persona: {{name: p{n}}}\n" for n in range(101)),

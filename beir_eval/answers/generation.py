@@ -22,6 +22,7 @@ from mcranker.replies.schemas import QUESTION_SCHEMA, verdict_schema
 from mcranker.retrieval.bm25 import BM25
 from mcranker.retrieval.chunks import Chunk
 from mcranker.runtime.service import dispatch
+from personas.untrusted import Own
 
 ALIKE = 0.8
 """Token F1 from which two questions are taken as the same."""
@@ -116,8 +117,8 @@ class QuestionWriter:
         needed = _NEEDED[categories["documents"]]
         if len(chunks := self.passages(number, needed)) < needed:
             return "too few documents"
-        texts = "\n\n".join(asking.prompts.passage(each.text, query="") for each in chunks)
-        properties = "\n".join(f"- {CATEGORIES[k][v][1]}" for k, v in categories.items())
+        texts = Own("\n\n".join(asking.prompts.passage(each.text, query="") for each in chunks))
+        properties = Own("\n".join(f"- {CATEGORIES[k][v][1]}" for k, v in categories.items()))
         text, answer = await asking.read(
             "question_write",
             {"passages": texts, "properties": properties},

@@ -59,13 +59,12 @@ def _files(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tupl
                 "or two files or folders of saved rankings",
                 ctx,
             )
-    for option in ("measure", "gains", "losses"):
+    for option in ("measure", "gains", "losses", "queries"):
         if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{option} goes with runs; leave it out", ctx)
     found = compare_files(
         *sources,
         query=given["query"],
-        queries=given["queries"],
         grades=None if given["qrels"] is None else read_qrels(given["qrels"]),
         source=given["qrels"] or "",
     )
@@ -113,11 +112,11 @@ command = Verb(
         click.Argument(["after"], type=Reads(), metavar="AFTER"),
         flag(
             "--query",
-            "The query to explain, by its id or, of saved rankings, its number. Without: those "
-            "that changed most.",
+            "The query to explain, by its id or, of saved rankings, its number. Of runs, without: "
+            "those that changed most.",
             metavar="ID|NUMBER",
         ),
-        count_flag("queries", 5, "Queries to explain, if there are several."),
+        count_flag("queries", 5, "Queries of runs to explain."),
         count_flag("passages", 10, "Passages to list of each query: those that moved most."),
         flag(
             "--measure",
@@ -140,7 +139,7 @@ command = Verb(
     help="""See what moved between two rankings or two runs, and whose scores moved it.
 
     No model is called. BEFORE and AFTER are what 'mcranker rank' wrote with --save or --output
-    json, of one query or of many; folders of such files; or runs of a data set: folders of
+    json, or folders of such files, --query naming one of several; or runs of a data set: folders of
     'beir-eval run' (OUT/DATASET/RANKER), or 'first-stage' for the first stage's run of the other
     one.
 

@@ -37,7 +37,7 @@ from mcranker import __version__
 from personas.io.atomic import replacing_folder
 from personas.report.dataset import ReportedRun, render_runs, render_survey
 from personas.report.formats import value
-from personas.report.inspection import inspection_pages
+from personas.report.inspection import inspection_page
 from personas.report.page import OVERVIEW, PageContext, ReportFooter, query_page
 from personas.survey import (
     MOST_NAME,
@@ -135,11 +135,11 @@ def write_persona_report(
             place = folder / f"run-{number + 1}" if len(sources) > 1 else folder
             (place / query_page(1)).parent.mkdir(parents=True)
             found: list[QueryFindings] = []
-            for written, findings in _write_pages(source, ranked[number], place, footer):
-                pages += written
+            for findings in _write_pages(source, ranked[number], place, footer):
                 found.append(findings)
-                done += 1
-                report(done, total)
+                report(done + len(found), total)
+            pages += len(found)
+            done += len(found)
             survey = survey_of(
                 [*found, *_failed(source, ranked[number])],
                 differences=tested[number],
@@ -257,8 +257,8 @@ def _notes(source: Source, ranked: Ranked, loader: Loader) -> Iterator[str]:
 
 def _write_pages(
     source: Source, ranked: Ranked, folder: Path, footer: ReportFooter
-) -> Iterator[tuple[int, QueryFindings]]:
-    """Write the pages of each query; yield their number, and what the survey takes from them."""
+) -> Iterator[QueryFindings]:
+    """Write the page of each query; yield what the survey takes from it."""
     texts = source.data.queries()
     if strangers := ranked.offsets.keys() - texts.keys():
         raise RunFolderError(
@@ -275,8 +275,5 @@ def _write_pages(
         read = source.read(queries[start : start + _CHUNK])
         for place, ranking in enumerate(read, start + 1):
             around = PageContext(source.title, place, len(queries), footer)
-            pages = inspection_pages(ranking, around)
-            count = 0
-            for count, page in enumerate(pages, 1):
-                _write(folder / query_page(place, count), page)
-            yield count, QueryFindings.of(place, ranking)
+            _write(folder / query_page(place), inspection_page(ranking, around))
+            yield QueryFindings.of(place, ranking)

@@ -20,12 +20,11 @@ from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.rankers.judge import MCRanker
 from personas import Member, Persona, Rubric, Team, dumps, library
 from personas.console import names, numbers, table
-from personas.files import FORMATS, weight_notes
+from personas.files import FORMATS, check_file, edited_names, find, kind, weight_notes
 from personas.format import counted, weight
 from personas.io.atomic import write_whole
 from personas.provenance import edited, origin
 from personas.ranking.types import Query
-from personas.records import check_file, edited_names, find, kind
 from personas.report.screen import NOTE, Screen
 from personas.sanitize import plain
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mcranker.events import Event
-    from personas.records import Record
+    from personas.files import Record
 
 _BAR = 16  # columns of a weight of 100%
 

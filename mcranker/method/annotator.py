@@ -26,6 +26,7 @@ from personas.provenance import edited, sealed
 from personas.ranking.types import Score
 from personas.schema import MOST_CRITERIA
 from personas.templates import Template, Turn
+from personas.untrusted import Name, Own
 
 logger = safe_logger("mcranker.method.annotator")
 
@@ -58,7 +59,7 @@ class ScorePrompt:
     ) -> None:
         config = session.config
         self.answer = answer or config.scoring_class(config, session.prompts, rubric)
-        about = {"query": session.query.text, "answer": self.answer.instruction}
+        about = {"query": session.query.text, "answer": Own(self.answer.instruction)}
         self.template = template.bind({**about, "k": str(config.scale)})
         self.in_markers = "passage_text" not in template.placeholders
 
@@ -87,10 +88,9 @@ class PromptJudge(Actor[Rows]):
         assert prompt is not None, "the rubric comes before the passages"
         assert self._ensembler is not None
         passage, answer = session.passage(row), prompt.answer
-        if prompt.in_markers:
-            shown = {"passage": session.delimited(row)}
-        else:
-            shown = {"passage_text": session.as_data(passage)}
+        shown: dict[str, str] = {"passage": session.delimited(row)}
+        if not prompt.in_markers:
+            shown = {"passage_text": Name(session.as_data(passage))}
         turns = prompt.template.render(shown)
         if answer.prefill:
             turns = (*turns, Turn("assistant", answer.prefill))
@@ -135,7 +135,7 @@ class Annotator(PromptJudge):
             member = member.model_copy(update={"rubric": known[member.name]})
             member = member if by_person else sealed(member)
         self.member = member = with_instruction(member, config.instruction)
-        values = {"persona": member.name, "description": member.persona.description}
+        values = {"persona": Name(member.name), "description": member.persona.description}
         if member.rubric is None:
             template = session.prompts["score_without_criteria"].bind(values)
         else:
@@ -164,7 +164,7 @@ class Annotator(PromptJudge):
         brief = "criteria_dataset" if config.criteria == "dataset" else "criteria"
         template = session.prompts[f"{brief}_scientist" if member.origin == "fixed" else brief]
         values = {
-            "persona": member.name,
+            "persona": Name(member.name),
             "description": member.persona.description,
             "query": session.query.text,
             "dataset": config.dataset,
@@ -226,13 +226,13 @@ def rubric_as_text(member: Member, prompts: PromptSet) -> dict[str, str]:
         explained = prompts.cleaner.text(criterion.description)
         values = {
             "number": str(number),
-            "name": criterion.name,
+            "name": Name(criterion.name),
             "weight": f"{criterion.weight:.0f}",
             "explanation": explained,
         }
         full.append(prompts.piece("criterion" if explained else "criterion_unexplained", values))
         names.append(prompts.piece("criterion_name", values))
-    return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}
+    return {"criteria": Own("\n".join(full)), "criteria_names": Own("\n".join(names))}
 
 
 def rubrics_as_text(members: Sequence[Member], prompts: PromptSet) -> dict[str, str]:
@@ -241,8 +241,8 @@ def rubrics_as_text(members: Sequence[Member], prompts: PromptSet) -> dict[str, 
     for number, member in enumerate(members, start=1):
         if member.rubric is None:
             continue
-        about = {"persona": member.name, "description": member.persona.description}
+        about = {"persona": Name(member.name), "description": member.persona.description}
         for name, text in rubric_as_text(member, prompts).items():
             values = {**about, "number": str(number), "criteria": text}
             listed[name].append(prompts.piece("criteria_of", values))
-    return {name: "\n\n".join(texts) for name, texts in listed.items()}
+    return {name: Own("\n\n".join(texts)) for name, texts in listed.items()}

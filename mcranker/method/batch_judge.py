@@ -31,7 +31,7 @@ from mcranker.runtime.actor import Actor
 from personas import PromptSet, Rubric
 from personas.ranking.types import Score
 from personas.templates import Turn
-from personas.untrusted import fence
+from personas.untrusted import Own, fence
 
 MOST_IN_A_REPLY = 60
 """Questions put to a model that answers them in the text of one reply."""
@@ -51,11 +51,11 @@ def questions_as_prompt(
     turns = prompts["typed_reply"].render(
         {
             "query": state.query,
-            "passages": passages,
-            "judges": judges or "(each question says who judges)",
-            "questions": listed,
-            "levels": _levels(questions[0]),
-            "task": "\n\n".join(turn.text for turn in prompts["typed_task"].render({})),
+            "passages": Own(passages),
+            "judges": Own(judges) or "(each question says who judges)",
+            "questions": Own(listed),
+            "levels": Own(_levels(questions[0])),
+            "task": Own("\n\n".join(turn.text for turn in prompts["typed_task"].render({}))),
         }
     )
     return turns, named_integers_schema({each.name: len(each.levels) - 1 for each in questions})

@@ -26,6 +26,7 @@ from mcranker.runtime.actor import Actor
 from mcranker.runtime.bridge import task_group
 from personas import Member
 from personas.ranking.types import DEADLINE, Score, ScoreMatrix
+from personas.untrusted import Name, Own
 
 _SPARE = 8
 """Places per call that is handed out before there is a place for it."""
@@ -406,7 +407,7 @@ class Assessor(Actor[Assessment]):
         passage = session.passage(row)
         experts = sorted(scores, key=lambda expert: expert[0] in self._scientists)
         lines = [self._line(number, *expert) for number, expert in enumerate(experts, start=1)]
-        values = {"assessments": "\n".join(lines), "experts": str(len(lines))}
+        values = {"assessments": Own("\n".join(lines)), "experts": str(len(lines))}
         try:
             value = await session.ask(
                 session.models.assessor,
@@ -430,7 +431,7 @@ class Assessor(Actor[Assessment]):
 
     def _line(self, number: int, name: str, score: float | None) -> str:
         piece = "assessment_scientist" if name in self._scientists else "assessment"
-        values = {"number": str(number), "persona": name, "k": str(self._session.config.top)}
+        values = {"number": str(number), "persona": Name(name), "k": str(self._session.config.top)}
         if score is None:
             return self._session.prompts.piece("assessment_missing", values)
         return self._session.prompts.piece(piece, {**values, "score": f"{score:g}"})

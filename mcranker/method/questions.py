@@ -17,6 +17,7 @@ from mcranker.method.session import Session
 from personas import Criterion, Member
 from personas.ranking.types import Passage
 from personas.templates import Turn
+from personas.untrusted import Name, Own
 
 FEWEST_LEVELS = 2
 
@@ -100,7 +101,7 @@ class TypedQuestions(QuestionSheet):
         name, prompt, criteria = f"{passage}_{judge}", "typed_score", _criteria(member)
         values = {"passage": passage, "judge": f"{judge}."}
         if alone:
-            values = {"passage": "the passage", "judge": self._in_words[entry.column]}
+            values = {"passage": "the passage", "judge": Own(self._in_words[entry.column])}
         if entry.criterion is not None:
             prompt, number = "typed_criterion", entry.criterion + 1
             name, criterion = f"{name}_criterion_{number}", criteria[entry.criterion]
@@ -109,7 +110,7 @@ class TypedQuestions(QuestionSheet):
             if alone:
                 explained = f": {criterion.description}" if criterion.description else ""
                 values["criterion"] = f"{criterion.name}{explained}"
-                values["judge"] = f"{self._session.prompts.cleaner.line(member.name)},"
+                values["judge"] = Own(f"{self._session.prompts.cleaner.line(member.name)},")
         by = _judge_of(member.name, member.persona.description, criteria)
         return self._worded(name, prompt, values, passage, by)
 
@@ -168,7 +169,7 @@ def _name(column: int) -> str:
 
 def _in_words(member: Member, session: Session) -> str:
     criteria = rubric_as_text(member, session.prompts)["criteria"]
-    about = {"persona": member.name, "description": member.persona.description}
+    about = {"persona": Name(member.name), "description": member.persona.description}
     return _text(session.prompts["typed_judge"].render({**about, "criteria": criteria}))
 
 

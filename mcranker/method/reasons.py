@@ -31,6 +31,7 @@ from personas.ranking.types import Reason
 from personas.ranking.usage import UsageTable
 from personas.sanitize import encodable
 from personas.templates import Template
+from personas.untrusted import Name, Own
 
 logger = safe_logger("mcranker")
 
@@ -177,7 +178,7 @@ async def _ask_all(tasks: Sequence[_Task], found: _Found) -> None:
                 else rubric_as_text(task.members[0], prompts)
             )
             prompt = "reasons" if texts["criteria"] else "reasons_without_criteria"
-            about = {"persona": task.name, "description": task.description}
+            about = {"persona": Name(task.name), "description": task.description}
             template = prompts[prompt].bind({**about, "query": session.query.text, **texts})
             rows = list(task.given)
             for start in range(0, len(rows), AT_ONCE):
@@ -190,7 +191,7 @@ async def _ask(task: _Task, template: Template, rows: Rows, found: _Found, *, ag
 
     async def call(part: Rows) -> Mapping[int, tuple[str, str]]:
         scores = [f"[{number}] {task.given[row]}" for number, row in enumerate(part, start=1)]
-        values = {"passages": session.numbered(part), "scores": "\n".join(scores)}
+        values = {"passages": session.numbered(part), "scores": Own("\n".join(scores))}
         return await session.ask(
             model,
             template.render({**values, "count": str(len(part))}),

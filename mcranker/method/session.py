@@ -29,7 +29,7 @@ from personas.ensembles import distinct
 from personas.ranking.types import Passage, Query
 from personas.ranking.usage import Stage, UsageTable
 from personas.templates import Turn
-from personas.untrusted import without_tokens
+from personas.untrusted import Own, without_tokens
 
 T = TypeVar("T")
 _WORD = re.compile(r"\S+")
@@ -95,7 +95,7 @@ class Session:
     statistics: PassageStatistics | None = None
     forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=lambda: defaultdict(Form))
     _began: dict[str, float] = field(default_factory=dict)
-    _delimited: dict[int, str] = field(default_factory=dict)
+    _delimited: dict[int, Own] = field(default_factory=dict)
 
     @classmethod
     def open(cls, job: Job, prompts: PromptSet, plan: TeamPlan | None = None) -> Session:
@@ -121,7 +121,7 @@ class Session:
         """The passage of a row of the score matrix."""
         return self.passages[self.distinct[row]]
 
-    def delimited(self, row: int) -> str:
+    def delimited(self, row: int) -> Own:
         """Return a row's passage for models: between markers that it cannot contain."""
         found = self._delimited.get(row)
         if found is None:
@@ -130,16 +130,17 @@ class Session:
             found = self._delimited[row] = self.prompts.passage(text, query=self.query.text)
         return found
 
-    def numbered(self, rows: Sequence[int]) -> str:
+    def numbered(self, rows: Sequence[int]) -> Own:
         """Return the passages of these rows for prompts, as number 1 and so on."""
         return self.named({str(number): row for number, row in enumerate(rows, start=1)})
 
-    def named(self, rows: Mapping[str, int]) -> str:
+    def named(self, rows: Mapping[str, int]) -> Own:
         """Return passages for prompts, each with its name: name -> row."""
-        return "\n\n".join(
+        entries = (
             self.prompts.piece("compared_passage", {"name": name, "passage": self.delimited(row)})
             for name, row in rows.items()
         )
+        return Own("\n\n".join(entries))
 
     @property
     def clean_query(self) -> str:

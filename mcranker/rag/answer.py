@@ -28,6 +28,7 @@ from mcranker.replies.schemas import claims_schema
 from personas import PromptSet
 from personas.ranking.types import Query
 from personas.sanitize import encodable
+from personas.untrusted import Name, Own
 
 if TYPE_CHECKING:
     from mcranker.retrieval.embedders import Embedder
@@ -183,14 +184,14 @@ def context_text(
             {
                 "number": str(number),
                 "name": str(number),
-                "title": passage.title,
+                "title": Name(passage.title),
                 "passage": prompts.passage(passage.text, query=question),
-                "passage_text": passage.text,
+                "passage_text": Name(passage.text),
             },
         )
         for number, passage in numbered
     ]
-    return ("\n" if rankrag else "\n\n").join(entries)
+    return Own(("\n" if rankrag else "\n\n").join(entries))
 
 
 def _of_text(text: str, seen: int) -> Answer:

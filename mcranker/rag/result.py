@@ -1,4 +1,4 @@
-"""The result of a pipeline: from the question to the sentences and the passages they rest on."""
+"""The result of a pipeline, from the question to sentences and their passages, and its page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias
 
+from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from rich.text import Text
 
 from mcranker.errors import InputError, MCRankerError
 from mcranker.events import Event
+from personas.console import print_page
 from personas.errors import explain
+from personas.format import counted, dollars, seconds
 from personas.io.atomic import write_whole
 from personas.io.lines import megabytes, parsed, read_text
 from personas.ranking.types import Query
+from personas.report.formats import escaped
+from personas.report.inspection import fair_limit, inspection_values
+from personas.report.page import ReportFooter, render_page
+from personas.report.screen import NOTE, Screen, clipped
+from personas.report.terminal import MARKS
 from personas.sanitize import encodable, json_text
 
 if TYPE_CHECKING:
@@ -26,6 +35,25 @@ StageName = Literal["query", "retrieval", "rerank", "context", "answer", "citati
 Verdict = Literal["found", "misattributed", "stitched", "invented"]
 
 LONGEST_FILE = 100_000_000  # bytes of a saved answer
+BOUNDS = {"text": 2000, "line": 1000, "name": 200, "rows": 200}
+"""Characters and rows that are shown around the passages."""
+SNIPPET = 600  # characters of a passage that is not in the context
+KINDS = {
+    "answer": "written by a model",
+    "extract": "sentences of the passages, no model wrote it",
+    "abstained": "“I don’t know”",  # noqa: RUF001
+    "none": "none",
+}
+STAGES = {
+    "query": "Queries",
+    "retrieval": "Retrieval",
+    "rerank": "Reranking",
+    "context": "Context",
+    "answer": "Answer",
+    "citations": "Citations",
+}
+_QUOTE = 400  # characters
+_AROUND = 200  # characters around a quote in a part of a passage that is cut otherwise
 
 
 class _Record(BaseModel):
@@ -198,8 +226,6 @@ class RAGResult(_Record):
         Raises:
             OSError: it cannot be written.
         """
-        from mcranker.rag.page import render_answer
-
         page = render_answer(self)
         if path is not None:
             write_whole(path, page)
@@ -207,8 +233,6 @@ class RAGResult(_Record):
 
     def show(self, *, file: TextIO | None = None) -> None:
         """Print the answer with its numbered sources, to standard output if `file` is None."""
-        from mcranker.rag.page import print_answer
-
         print_answer(self, file)
 
 
@@ -260,3 +284,192 @@ RAGEvent: TypeAlias = Event | StageStarted | StageDone | AnswerDone
 
 EmitAnswer: TypeAlias = Callable[[RAGEvent], Awaitable[None]]
 """Takes an event; waits if its reader is slow."""
+
+
+def render_answer(result: RAGResult) -> str:
+    """The answer as one HTML page that needs nothing else."""
+    from mcranker import __version__
+
+    ranking = result.ranking
+    ranks = {} if ranking is None else {hit.doc_id: hit.rank for hit in ranking.hits}
+    limit = fair_limit([len(each.text) for each in result.context])
+    shown = {each.number: _marked(each, result.all_citations, limit) for each in result.context}
+    anchors = {place: anchor for _, found in shown.values() for place, anchor in found.items()}
+    values: dict[str, Any] = {} if ranking is None else inspection_values(ranking)
+    values |= {f"ranking_{each}": values.get(each, ()) for each in ("warnings", "bounds")}
+    return render_page(
+        "answer.html",
+        assets=("answer",),
+        **values
+        | {
+            "result": result,
+            "bounds": BOUNDS,
+            "warnings": verdict(result),
+            "snippet": SNIPPET,
+            "kinds": KINDS,
+            "stages": STAGES,
+            "total": totals(result),
+            "ranks": ranks,
+            "places": {each.id: place for place, each in enumerate(result.passages, 1)},
+            "anchors": anchors,
+            "texts": {number: text for number, (text, _) in shown.items()},
+            "sources": sources(result),
+            "doubtful": doubtful(result),
+            "left_out": [each for each in enumerate(result.passages, 1) if not each[1].number],
+            "has_ranking": ranking is not None,
+            "footer": ReportFooter(__version__),
+        },
+    )
+
+
+def print_answer(result: RAGResult, file: TextIO | None = None) -> None:
+    """Print the answer: in colour on a terminal, as plain text anywhere else."""
+    print_page(lambda console: show_answer(Screen(console), result), file)
+
+
+def show_answer(screen: Screen, result: RAGResult) -> None:
+    """Print warnings, the answer, its sources by number, and what it took."""
+    warnings = verdict(result)
+    for said in warnings:
+        mark, style = MARKS[said["kind"]]
+        screen.words(f"{mark} {clipped(said['sentence'], 800)}", style, hang=2)
+    if warnings:
+        screen.line()
+    if result.all_citations:
+        for sentence in result.sentences[: BOUNDS["rows"]]:
+            screen.words(_cited(result, sentence.text, sentence.citations))
+    else:
+        for line in result.text[:20_000].splitlines():
+            screen.words(clipped(line, BOUNDS["text"]))
+    if found := sources(result):
+        screen.line()
+    for passage, cited in found:
+        number = f"[{passage.number}] "
+        name = clipped(passage.title or passage.document, BOUNDS["name"])
+        where = f" ({clipped(passage.id, 80)})" if passage.id != name else ""
+        screen.words(Text.assemble((number, "bold cyan"), (name, "bold"), (where, NOTE)), hang=4)
+        for _, each in cited[: BOUNDS["rows"]]:
+            screen.words(f"“{clipped(each.quote, _QUOTE)}”", indent=len(number))
+    for _, each, why in doubtful(result)[: BOUNDS["rows"]]:
+        quote = clipped(each.quote, _QUOTE)
+        screen.words(f"{each.verdict}: “{quote}”: {clipped(why, 300)}", "yellow", indent=2, hang=2)
+    screen.line()
+    total = totals(result)
+    reused = f", {counted(total['reused'], 'answer')} from the ledger" if total["reused"] else ""
+    tokens = total["input_tokens"] + total["output_tokens"]
+    took = (
+        f"Answer: {KINDS[result.kind]}; {counted(len(result.context), 'passage')} of "
+        f"{len(result.passages):,} found; {counted(total['calls'], 'call')}{reused}, "
+        f"{counted(tokens, 'token')}, {dollars(total['cost'])}, {seconds(total['seconds'])}"
+    )
+    screen.words(took, NOTE)
+
+
+def _cited(result: RAGResult, text: str, places: tuple[int, ...]) -> Text:
+    said = Text(clipped(text, BOUNDS["text"]))
+    for place in places[:20]:
+        each = result.all_citations[place]
+        if each.verdict == "found":
+            said.append(f" [{each.passage}]", "bold cyan")
+        else:
+            said.append(f" [{each.verdict}]", "yellow")
+    return said if places else said.append(" [no source]", NOTE)
+
+
+def sources(result: RAGResult) -> list[tuple[SourcePassage, list[tuple[int, Citation]]]]:
+    """The passages that confirm the answer, by number, with their citations and the places."""
+    found: dict[int, list[tuple[int, Citation]]] = {}
+    for place, each in enumerate(result.all_citations):
+        if each.verdict == "found":
+            found.setdefault(each.passage, []).append((place, each))
+    return [(each, found[each.number]) for each in result.context if each.number in found]
+
+
+def doubtful(result: RAGResult) -> list[tuple[int, Citation, str]]:
+    """The citations that no source confirms, with their places and what is wrong."""
+    said = {
+        "stitched": "its parts are in the passage, but not together",
+        "invented": "it is in none of the passages",
+    }
+    return [
+        (
+            place,
+            each,
+            each.note
+            or said.get(each.verdict)
+            or f"it is not in passage {each.passage}, but in passage {each.elsewhere}",
+        )
+        for place, each in enumerate(result.all_citations)
+        if each.verdict != "found"
+    ]
+
+
+def verdict(result: RAGResult) -> list[dict[str, str]]:
+    """Notes for a reader, the worst first: ``kind`` and ``sentence`` of each."""
+    said = []
+    if result.kind == "none":
+        said.append(("bad", f"There is no answer: {result.failure or 'no reason is known'}"))
+    if result.partial and not any("deadline" in each for each in result.warnings):
+        said.append(("bad", "The deadline came before all was done; this is what was there."))
+    # Of the stage that should have answered it is said already.
+    known = [result.failure] if result.kind == "none" and result.failure else []
+    said += [("warn", each) for each in result.warnings if not any(map(each.endswith, known))]
+    for stage in result.stages:
+        if stage.failure and not any(stage.failure in each for each in result.warnings):
+            said.append(("warn", f"{STAGES[stage.name]}: {stage.failure}"))
+    if wrong := len(doubtful(result)):
+        all_of = counted(len(result.all_citations), "citation")
+        said.append(("warn", f"{wrong:,} of {all_of} could not be confirmed."))
+    if result.kind == "abstained":
+        said.append(("note", "No passage answers the question; below is what was looked at."))
+    if result.text and not result.all_citations and result.kind == "answer":
+        said.append(("note", "The answer names no passages, so no sentence could be checked."))
+    return [{"kind": kind, "sentence": sentence} for kind, sentence in dict.fromkeys(said)]
+
+
+def totals(result: RAGResult) -> dict[str, Any]:
+    """Sums over all stages; the cost is None if one of theirs is."""
+    names = ("calls", "reused", "input_tokens", "output_tokens", "seconds")
+    sums = {name: sum(getattr(each, name) for each in result.stages) for name in names}
+    costs = [each.cost for each in result.stages]
+    return {**sums, "cost": None if None in costs else sum(each or 0 for each in costs)}
+
+
+def _marked(
+    passage: SourcePassage, citations: Sequence[Citation], limit: int
+) -> tuple[Markup, dict[int, str]]:
+    """The passage's text with its quotes marked, and the place of each citation -> its anchor."""
+    marks: list[list[int]] = []  # first character, the one behind the last, place of the citation
+    anchors: dict[int, str] = {}
+    for start, end, place in _spans(passage, citations)[: BOUNDS["rows"]]:
+        if marks and start < marks[-1][1]:
+            marks[-1][1] = max(marks[-1][1], end)
+        else:
+            marks.append([start, end, place])
+        anchors[place] = f"quote-{marks[-1][2]}"
+    text, last = passage.text, len(passage.text)
+    pieces, at = list[Markup](), 0
+    for start, end, place in [*marks, [last, last, -1]]:
+        until = min(start, max(at + _AROUND * (at > 0), limit))
+        again = max(until, start - _AROUND) if place >= 0 else max(until, start)
+        pieces.append(escaped(text[at:until], last))
+        if again > until:
+            more = f" (… {counted(again - until, 'more character')}) "
+            pieces.append(Markup('<span class="more">{}</span>').format(more))
+        pieces.append(escaped(text[again:start], last))
+        if place >= 0:
+            quote = escaped(text[start:end], BOUNDS["text"])
+            pieces.append(Markup('<mark id="quote-{}">{}</mark>').format(place, quote))
+        at = end
+    return Markup("").join(pieces), anchors
+
+
+def _spans(passage: SourcePassage, citations: Sequence[Citation]) -> list[tuple[int, int, int]]:
+    """First character, end and place of each citation that is in the passage, in its order."""
+    found = []
+    for place, each in enumerate(citations):
+        number = each.elsewhere if each.verdict == "misattributed" else each.passage
+        if number == passage.number and each.start is not None and each.end is not None:
+            start, end = max(0, each.start), min(each.end, len(passage.text))
+            found += [(start, end, place)] if start < end else []
+    return sorted(found)

@@ -44,8 +44,10 @@ from personas.ranking.hit import Hit
 from personas.ranking.types import DEADLINE, Comparisons, Passage, PersonaOrder
 from personas.ranking.usage import Stage
 from personas.templates import Template
+from personas.untrusted import Name
 
 T = TypeVar("T")
+_PERSONAS = ("comparing_persona", "comparing_persona_without_criteria")
 logger = safe_logger("mcranker")
 
 Pair = frozenset[int]
@@ -113,7 +115,8 @@ class ComparativeRanker(JudgeRanker):
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         if self.by_team or config.instruction:
-            return self.prompts.persona_hashes(self.name)
+            used = (f"{self.name}_by_persona", *_PERSONAS, "compared_passage")
+            return {**self.prompts.hashes, **self.prompts.hashes_of(used)}
         return self.prompts.comparative_hashes(self.name)
 
     @abstractmethod
@@ -260,7 +263,7 @@ class ComparativeRanker(JudgeRanker):
 
     def _template_for(self, member: Member, session: Session) -> Template:
         """Return the persona's prompt for comparisons, by its rubric if it has one."""
-        values = {"persona": member.name, "description": member.persona.description}
+        values = {"persona": Name(member.name), "description": member.persona.description}
         piece = "comparing_persona" if member.rubric else "comparing_persona_without_criteria"
         values |= rubric_as_text(member, session.prompts) if member.rubric else {}
         judge = self.prompts.piece(piece, values)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib import resources
 from typing import Any, ClassVar
 
@@ -75,7 +74,7 @@ class _LikelihoodRanker(OneJudgeRanker):
         return ScorePrompt(self._template(_HEADINGS), session)
 
     def _template(self, headings: Sequence[str]) -> Template:
-        return replace(Template.parse(self._file, _text(self._file)), cleaner=Cleaner(headings))
+        return Template.parse(self._file, _text(self._file), Cleaner(headings))
 
 
 class RGYNRanker(_LikelihoodRanker):

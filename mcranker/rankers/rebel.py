@@ -36,6 +36,7 @@ from mcranker.replies.windows import (
 from mcranker.runtime.actor import Actor
 from personas import Member, Persona, PromptError, PromptSet, Team
 from personas.ranking.types import Score, WindowCounts
+from personas.untrusted import Name, Own
 
 JUDGE = "REBEL"
 MOST_IN_A_WINDOW = 100
@@ -219,15 +220,15 @@ class WindowJudge(Actor[Rows]):
         weights = [f"{each.weight:.6g}" for each in properties.listed]
         listed = []
         for number, each in enumerate(properties.listed, start=1):
-            values = {"number": str(number), "name": each.name, "explanation": each.description}
-            values["weight"] = weights[number - 1]
+            values = {"number": str(number), "name": Name(each.name), "weight": weights[number - 1]}
+            values["explanation"] = each.description
             listed.append(session.prompts.piece("rebel_property", values).rstrip(" :"))
         terms = (f"{weight} * {key}" for weight, key in zip(weights, self._keys, strict=True))
         self._template = session.prompts["rebel" if self._keys else "rebel_relevance"].bind(
             {
                 "query": session.query.text,
                 "relevance": properties.relevance,
-                "properties": "\n".join(listed),
+                "properties": Own("\n".join(listed)),
                 "formula": " + ".join(("Relevance", *terms)),
                 "keys": ", ".join(f'"{key}"' for key in ("Relevance", *self._keys, "Final")),
             }

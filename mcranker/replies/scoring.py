@@ -16,6 +16,7 @@ from mcranker.replies.schemas import criterion_scores_schema, integer_schema
 from personas import PromptSet, Rubric
 from personas.ranking.types import Score
 from personas.registry import Registry
+from personas.untrusted import Own
 
 TYPED_SCORINGS = ("integer", "expected", "per_criterion")
 """The schemes that answers to typed questions serve, see `mcranker.method.batch_judge`."""
@@ -108,7 +109,7 @@ class ExpectedScoring(Scoring):
     def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         super().__init__(config, prompts, rubric)
         self.labels = config.all_labels
-        self._take(prompts, "answer_label", labels=", ".join(self.labels))
+        self._take(prompts, "answer_label", labels=Own(", ".join(self.labels)))
 
     def read(self, reply: ChatReply) -> Score:
         return Score(expected_value(reply.label_logprobs, self.labels))

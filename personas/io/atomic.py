@@ -10,16 +10,12 @@ import contextlib
 import errno
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 _UNFINISHED = ".unfinished"
-# A folder that is unfinished for that long was left by a process that is gone.
-_ABANDONED_SECONDS = 86_400
-_MOST_LINKS = 40  # as many as Linux follows
 # Writing tells no file's name.
 _WRITING_FAILED = frozenset(
     {errno.ENOSPC, errno.EFBIG, errno.EIO} | {getattr(errno, "EDQUOT", errno.ENOSPC)}
@@ -36,10 +32,9 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to; at the end it takes the place of `path`, unless an error comes."""
-    target, number = Path(os.path.realpath(path)), descriptor(path)
-    if number is not None or (target.exists() and not target.is_file()):
-        place = target if number is None else os.dup(number)
-        with _naming(target, path), open(place, "wb") as file:  # noqa: PTH123 - also of a number
+    target = Path(os.path.realpath(path))
+    if _is_open(path) or (target.exists() and not target.is_file()):
+        with _naming(target, path), Path(path).open("ab") as file:
             yield file
         return
     part = _beside(target)
@@ -59,9 +54,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def check_place(path: str | os.PathLike[str]) -> None:
     """See that `replacing` could write a file, without touching it."""
-    target, number = Path(os.path.realpath(path)), descriptor(path)
-    if number is not None:
-        os.write(number, b"")  # fails where it is open for reading alone
+    target = Path(os.path.realpath(path))
+    if _is_open(path):
+        Path(path).open("ab").close()
         return
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
@@ -72,19 +67,6 @@ def check_place(path: str | os.PathLike[str]) -> None:
             part.unlink()
 
 
-def descriptor(path: str | os.PathLike[str]) -> int | None:
-    """The number of the open file that a path such as ``/dev/stdout`` means; None of others."""
-    name, opened = os.fspath(path), (f"/proc/{os.getpid()}/fd", "/dev/fd")
-    for _ in range(_MOST_LINKS):
-        folder, last = os.path.split(name)
-        if last.isdecimal() and len(last) < 10 and os.path.realpath(folder) in opened:
-            return int(last)
-        if not os.path.islink(name):  # noqa: PTH114
-            return None
-        name = os.path.join(folder, os.readlink(name))  # noqa: PTH115, PTH118
-    return None
-
-
 @contextmanager
 def replacing_folder(
     path: str | os.PathLike[str], *, unless: Callable[[], bool] = lambda: False
@@ -92,7 +74,6 @@ def replacing_folder(
     """An empty folder to fill; at the end it takes the place of `path`, unless an error comes."""
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    sweep(target.parent)
     part = _beside(target)
     new, old = part / "new", part / "old"
     try:
@@ -110,6 +91,11 @@ def replacing_folder(
                     old.rename(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _is_open(path: str | os.PathLike[str]) -> bool:
+    """True for names of open files, such as ``/dev/stdout``."""
+    return os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/self/fd/"))  # noqa: PTH100 - keeps links
 
 
 def _beside(target: Path) -> Path:
@@ -131,16 +117,3 @@ def _naming(part: Path, path: str | os.PathLike[str], note: str = "") -> Iterato
         if not ours:
             raise
         raise OSError(error.errno, f"{error.strerror}{note}", os.fspath(path)) from error
-
-
-def sweep(folder: Path) -> None:
-    """Remove what processes left there that ended, a day ago or longer, before they were done."""
-    long_ago = time.time() - _ABANDONED_SECONDS
-    for part in folder.glob(f".*.{'?' * 12}{_UNFINISHED}"):
-        with contextlib.suppress(OSError):
-            if part.stat().st_mtime >= long_ago:
-                continue
-            if part.is_dir():
-                shutil.rmtree(part, ignore_errors=True)
-            else:
-                part.unlink()

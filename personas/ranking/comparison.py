@@ -23,7 +23,6 @@ from personas.team_diff import TeamDiff, diff_teams
 
 _TINY = 1e-9
 _LONGEST = 200  # characters of a query or a reason within a note
-_EDITS = ("renamed", "description", "whole_rubric", "rubric", "topics")
 _OF_HIT = "rank score relevance scores criteria missing"
 
 
@@ -38,14 +37,7 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True)
 class PersonaChange:
-    """A persona's part in the change of a passage's mean score.
-
-    Attributes:
-        before: its score, None where it gave none; ranks are in `rank_before` and `rank_after`.
-        part: what it added to the mean score, which is from 0 to 1; negative if it lowered it.
-        joined: it was not on the team before.
-        left: it is not on the team after.
-    """
+    """A persona's scores or ranks of a passage, and its part in the change of its mean score."""
 
     persona: str
     before: float | None
@@ -94,7 +86,6 @@ class RankingComparison:
     settings: tuple[SettingChange, ...]
     notes: tuple[str, ...]
     passages: tuple[ComparedPassage, ...]
-    idle: tuple[str, ...]
     depth: int | None
     ndcg_before: float | None
     ndcg_after: float | None
@@ -134,9 +125,8 @@ class RankingComparison:
             after=two,
             team=team,
             settings=setting_changes(*settings),
-            notes=tuple(_notes(one, two, passages, shared=any(all(pair) for pair in pairs))),
+            notes=tuple(_notes(one, two, passages)),
             passages=passages,
-            idle=_idle(pairs, passages, team),
             depth=depth,
             ndcg_before=_ndcg(one, depth),
             ndcg_after=_ndcg(two, depth),
@@ -178,7 +168,6 @@ class RankingComparison:
             },
             "notes": list(self.notes),
             "team_differs": None if self.team is None else bool(self.team),
-            "idle": list(self.idle),
             "settings": [asdict(each) for each in self.settings],
             self.measure.lower(): {"before": self.ndcg_before, "after": self.ndcg_after},
             "passages": len(self.passages),
@@ -258,33 +247,10 @@ def _same_personas(
     before: RankingRecord, after: RankingRecord, team: TeamDiff | None
 ) -> list[tuple[str, str]]:
     """The name of each persona before and after, one of them perhaps empty."""
-    renamed = {
-        each.renamed.after: each.renamed.before
-        for each in (team.changed if team else ())
-        if each.renamed
-    }
+    renamed = team.renamed if team else {}
     known = {name.casefold(): name for name in before.judges}
     pairs = [(known.pop(renamed.get(new, new).casefold(), ""), new) for new in after.judges]
     return [*pairs, *((old, "") for old in known.values())]
-
-
-def _idle(
-    pairs: Sequence[tuple[str, str]], passages: Sequence[ComparedPassage], team: TeamDiff | None
-) -> tuple[str, ...]:
-    """Edited personas that gave every passage the score it had before."""
-    edits = team.changed if team else ()
-    edited = {each.name for each in edits if any(getattr(each, edit) for edit in _EDITS)}
-    both = [
-        (each.before.marks, each.after.marks) for each in passages if each.before and each.after
-    ]
-    return tuple(
-        new
-        for old, new in pairs
-        if old
-        and new in edited
-        and any(was.get(old) is not None for was, _ in both)
-        and all(was.get(old) == now.get(new) for was, now in both)
-    )
 
 
 def _passages(
@@ -417,8 +383,6 @@ def _notes(
     before: RankingRecord,
     after: RankingRecord,
     passages: Sequence[ComparedPassage],
-    *,
-    shared: bool,
 ) -> Iterator[str]:
     sides = ((before, "before"), (after, "after"))
     if before.query.text != after.query.text:
@@ -439,7 +403,7 @@ def _notes(
         )
     without = [name for side, name in sides if not any(hit.known_scores for hit in side.hits)]
     if before.hits and after.hits:
-        yield from _passage_notes(passages, scored=not without)
+        yield from _passage_notes(passages)
     if without and before.hits and after.hits:
         yield (
             f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
@@ -450,15 +414,13 @@ def _notes(
         yield f"The personas gave {gave[0]} before and {gave[1]} after."
     elif before.top != after.top and not after.by_rank:
         yield f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after."
-    if not without and not shared:
-        yield "No persona judged in both rankings, so moves have no shares by persona."
     missing = [(side, name) for side, name in sides if side.missing]
     if missing:
         lost = (f"{counted(len(side.missing), 'score')} missing {name}" for side, name in missing)
         yield f"{' and '.join(lost)}{'; what was imputed counts in the ranks' * (not without)}."
 
 
-def _passage_notes(passages: Sequence[ComparedPassage], *, scored: bool) -> Iterator[str]:
+def _passage_notes(passages: Sequence[ComparedPassage]) -> Iterator[str]:
     both = [(each.before, each.after) for each in passages if each.before and each.after]
     gone = sum(each.after is None for each in passages)
     new = sum(each.before is None for each in passages)
@@ -471,10 +433,8 @@ def _passage_notes(passages: Sequence[ComparedPassage], *, scored: bool) -> Iter
         )
     if other := sum(was.passage.content != now.passage.content for was, now in both):
         yield f"{counted(other, 'passage')} with the same id and another text."
-    given = [
-        now for _, now in sorted((was.first_stage_rank, now.first_stage_rank) for was, now in both)
-    ]
-    if given != sorted(given) and scored:
+    firsts = sorted((was.first_stage_rank, now.first_stage_rank) for was, now in both)
+    if [now for _, now in firsts] != sorted(now for _, now in firsts):
         yield "The passages were given in another order, which decides between equal scores."
 
 

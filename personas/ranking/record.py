@@ -431,31 +431,6 @@ class RankingRecord(Sequence[Hit]):
         last = asked if isinstance(asked, int) else len(self.judged)
         return last if 0 < last < len(self.hits) else None
 
-    @property
-    def ranked_for_sure(self) -> tuple[Hit, ...]:
-        """The passages that were judged and whose ranks were asked for, best first."""
-        last = self.last_sure_rank
-        hits = self.judged if self.judges else self.hits
-        return tuple(hit for hit in hits if last is None or hit.rank <= last)
-
-    @property
-    def most_disputed(self) -> Hit | None:
-        """The passage on which the personas disagree most; None if they never do."""
-        disputed = [hit for hit in self.hits if hit.disagreement]
-        return max(disputed, key=lambda hit: hit.disagreement or 0.0, default=None)
-
-    @property
-    def climbed_most(self) -> Hit | None:
-        """The passage that rose most ranks, of those `ranked_for_sure`; None if none rose."""
-        risen = [hit for hit in self.ranked_for_sure if hit.moved > 0]
-        return max(risen, key=lambda hit: hit.moved, default=None)
-
-    @property
-    def fell_most(self) -> Hit | None:
-        """The passage that fell most ranks, of those `ranked_for_sure`; None if none fell."""
-        fallen = [hit for hit in self.ranked_for_sure if hit.moved < 0]
-        return min(fallen, key=lambda hit: hit.moved, default=None)
-
     # What follows from the scores
 
     @cached_property

@@ -18,19 +18,12 @@ from personas.untrusted import without_tokens
 
 Sign: TypeAlias = Literal["addresses the judge", "hidden characters", "query copied", "keywords"]
 
-LONG_QUERY = 6
-"""Words of a query that a text does not hold by chance."""
-SHORT_QUERY = 3
-"""Words of a query that must occur twice; shorter ones are names and topics."""
-IN_A_ROW = 3
-"""Times a keyword occurs in a row, or all keywords of a query occur side by side."""
-OFTEN = 12
-CROWDED = 0.3
-"""Share of the words that are keywords, of texts with `OFTEN` of them or more."""
-SPLIT_WORDS = 2
-"""Words with characters of no width within."""
-LOOKED_AT = 50_000
-"""Characters of a passage, its title included."""
+LONG_QUERY = 6  # words of a query that a text does not hold by chance
+SHORT_QUERY = 3  # words of a query that must occur twice; shorter ones are names and topics
+IN_A_ROW = 3  # times a keyword, or all keywords of a query, occur side by side
+OFTEN, CROWDED = 12, 0.3  # keywords, and their share of the words
+SPLIT_WORDS = 2  # words with characters of no width within
+LOOKED_AT = 50_000  # characters of a passage, its title included
 
 _EXCERPT = 100
 _BEFORE = 20

@@ -5,15 +5,14 @@ Foreign text in sentences is on one line, with unsafe characters as visible esca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.text import Text
 
 from personas.console import moved
-from personas.format import counted, exact, fixed, optional, percent, signed, weight
-from personas.provenance import ORIGINS
+from personas.format import counted, exact, fixed, optional, percent, signed
 from personas.ranking.comparison import (
     ComparedPassage,
     ComparedRuns,
@@ -25,16 +24,12 @@ from personas.report.formats import judgement
 from personas.report.page import NO_FOOTER, ReportFooter, render_page
 from personas.report.screen import NOTE, Column, Screen, clipped
 from personas.sanitize import plain
-from personas.schema import Criterion, Member
-from personas.team_diff import Changed, TeamDiff
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Compared: TypeAlias = RankingComparison | ComparedRuns
 """Two rankings of a query, or of several."""
-Mark: TypeAlias = Literal["+", "-", "~"]
-"""Added, removed, changed."""
 
 _NAME = 80
 _FINE = 3.0  # higher scores have two decimals
@@ -73,10 +68,6 @@ def summary(comparison: RankingComparison) -> list[str]:
         )
         more = f", {len(shares) - _MOST_SHARES} more" if len(shares) > _MOST_SHARES else ""
         found.append(f"Share of the changes in scores: {said}{more}.")
-    found += [
-        f"{plain(name, _NAME)} was edited, and gave every passage the same score as before."
-        for name in comparison.idle[:_MOST_SHARES]
-    ]
     if comparison.team is not None and not comparison.team:
         cause = "the settings below" if comparison.settings else "the model's own variation"
         found.append(f"Same team{f', so moves come from {cause}' if count else ''}.")
@@ -184,76 +175,11 @@ def _gave(cause: PersonaChange) -> str:
     return f"{name} {verb} from {scores[0]} to {scores[1]}"
 
 
-@dataclass(frozen=True, slots=True)
-class DiffLine:
-    """One line of what differs between two teams."""
-
-    mark: Mark
-    said: str  # foreign text
-    level: int  # of indentation, from 0
-    heads: bool = False  # begins the lines of a member
-
-
-def diff_lines(diff: TeamDiff) -> Iterator[DiffLine]:
-    """Everything that differs, of the team first."""
-    yield from _changes(0, name=diff.title, description=diff.description, query=diff.query)
-    if diff.locked:
-        said = "locked: no → yes" if diff.locked.after else "locked: yes → no"
-        yield DiffLine("~", said, 0)
-    whole: tuple[tuple[Mark, Sequence[Member]], ...] = (("+", diff.added), ("-", diff.removed))
-    for mark, members in whole:
-        for each in members:
-            yield DiffLine(mark, f"{each.name}, {ORIGINS[each.origin]}", 0, heads=True)
-            if each.persona.description:
-                yield DiffLine(mark, each.persona.description, 1)
-            yield from _criteria(mark, each.rubric.criteria if each.rubric else ())
-    for changed in diff.changed:
-        was = f", was {changed.renamed.before}" if changed.renamed else ""
-        yield DiffLine("~", f"{changed.name}{was}", 0, heads=True)
-        yield from _changes(1, description=changed.description, why=changed.reason)
-        if topics := changed.topics:
-            new = [f"+{topic}" for topic in topics.after if topic not in topics.before]
-            gone = [f"-{topic}" for topic in topics.before if topic not in topics.after]
-            yield DiffLine("~", f"topics: {', '.join(new + gone) or 'in another order'}", 1)
-        if changed.origin:
-            before, after = ORIGINS[changed.origin.before], ORIGINS[changed.origin.after]
-            yield DiffLine("~", f"{before} → {after}", 1)
-        if changed.weight:
-            said = f"weight: {exact(changed.weight.before)} → {exact(changed.weight.after)}"
-            yield DiffLine("~", said, 1)
-        if rubrics := changed.whole_rubric:
-            yield from _criteria("-", rubrics.before.criteria if rubrics.before else ())
-            yield from _criteria("+", rubrics.after.criteria if rubrics.after else ())
-        if rubric := changed.rubric:
-            yield from _changes(1, reason=rubric.reason)
-            yield from _criteria("+", rubric.added)
-            yield from _criteria("-", rubric.removed)
-            for edit in rubric.changed:
-                was = f", was {edit.renamed.before}" if edit.renamed else ""
-                weights = ""
-                if edit.weight:
-                    weights = f": {weight(edit.weight.before)} → {weight(edit.weight.after)}"
-                yield DiffLine("~", f"{edit.name}{was}{weights}", 1)
-                yield from _changes(2, description=edit.description)
-
-
-def _criteria(mark: Mark, criteria: Sequence[Criterion]) -> Iterator[DiffLine]:
-    for each in criteria:
-        said = f": {each.description}" if each.description else ""
-        yield DiffLine(mark, f"{weight(each.weight)} {each.name}{said}", 1)
-
-
-def _changes(level: int, **texts: Changed[str] | None) -> Iterator[DiffLine]:
-    for label, text in texts.items():
-        if text:
-            yield DiffLine("~", f"{label}: {text.before or '-'} → {text.after or '-'}", level)
-
-
 def as_dict(found: Compared) -> dict[str, Any]:
     """Everything, as plain values that JSON can hold; what differs in a team as lines."""
     if isinstance(found, ComparedRuns):
         return {**found.to_dict(), "comparisons": [as_dict(each) for each in found.comparisons]}
-    lines = diff_lines(found.team) if found.team else ()
+    lines = found.team.lines if found.team else ()
     return {**found.to_dict(), "team": [asdict(line) for line in lines]}
 
 
@@ -299,7 +225,7 @@ def _show_query(
         screen.words(clipped(note, 600), "yellow", hang=2)
     for sentence in summary(found):
         screen.words(sentence, hang=2)
-    lines = list(diff_lines(found.team)) if found.team else []
+    lines = found.team.lines if found.team else ()
     if lines or settings:
         screen.line()
         screen.words("What was changed", "bold")
@@ -400,7 +326,7 @@ def _drawn(number: int, comparison: RankingComparison, share: int) -> dict[str, 
     return {
         "number": number,
         "comparison": comparison,
-        "lines": list(_folded(list(diff_lines(comparison.team)) if comparison.team else [])),
+        "lines": comparison.team.lines if comparison.team else (),
         "explained": explained,
         "anchors": {each.doc_id: f"q{number}-p{n}" for n, each in enumerate(explained, 1)},
         "kept": [each for each in comparison.passages if each.moved == 0],
@@ -417,15 +343,3 @@ def _drawn(number: int, comparison: RankingComparison, share: int) -> dict[str, 
             if each.moved
         ],
     }
-
-
-def _folded(lines: Sequence[DiffLine]) -> Iterator[tuple[DiffLine, Sequence[DiffLine]]]:
-    """Each line; members that joined or left with what is said of them, to be folded away."""
-    place = 0
-    while place < len(lines):
-        line, place = lines[place], place + 1
-        inner = []
-        while line.heads and line.mark in "+-" and place < len(lines) and lines[place].level > 0:
-            inner.append(lines[place])
-            place += 1
-        yield line, inner

@@ -22,8 +22,6 @@ FEW = 20
 """With fewer queries, intervals and tests are rough."""
 _NAME, _HEADING = 80, 40
 _MOST_EVERYWHERE = 2_000
-_LEAST = 0.0005
-"""The smallest worth that is more than 0.000."""
 
 
 def findings(survey: Survey) -> tuple[Notice, ...]:
@@ -86,12 +84,6 @@ def _effectiveness(survey: Survey) -> Iterator[Notice]:
             f"Only {counted(judged, 'query', 'queries')} {'has' if judged == 1 else 'have'} "
             "judgements, so intervals and tests are rough.",
         )
-    if (recruits := survey.recruits) is not None and recruits.worth < _LEAST:
-        yield Notice(
-            "warn",
-            f"A recruit adds {signed(recruits.worth)} to nDCG@10 on average "
-            f"({counted(recruits.queries, 'query', 'queries')}).",
-        )
 
 
 def _agreement(survey: Survey) -> Iterator[Notice]:
@@ -108,14 +100,7 @@ def _agreement(survey: Survey) -> Iterator[Notice]:
 def render_survey(
     survey: Survey, *, runs: str = "", figures: str = "", footer: ReportFooter = NO_FOOTER
 ) -> str:
-    """The page: what to know before believing it, figures, personas, and all queries.
-
-    Args:
-        survey: of one run.
-        runs: address of the list of all runs; empty for none.
-        figures: address of a file with all figures; empty for none.
-        footer: what the last line says.
-    """
+    """The page of a run; `runs` and `figures` are addresses of the list of runs and of a file."""
     survey = replace(
         survey,
         title=survey.title if survey.title.strip() else "Unnamed run",
@@ -256,14 +241,7 @@ def _common_personas(queries: Iterable[QueryFigures]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReportedRun:
-    """One run of a report.
-
-    Attributes:
-        run: its folder.
-        index: its page.
-        finished: every query was tried; else the figures are of those that were.
-        survey: what the page shows, without the tables.
-    """
+    """One run of a report: its folder, its page, and the survey without the tables."""
 
     run: Path
     index: Path

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import re
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
 from personas.ensembles import Rule
-from personas.files import dumps
 from personas.format import exact, fixed
 from personas.provenance import ORIGINS, edited
 from personas.ranking.hit import Hit
 from personas.ranking.record import OtherRanking, RankingRecord
-from personas.ranking.usage import Usage
-from personas.records import edited_names
 from personas.report.formats import cut
 from personas.report.page import (
     NO_FOOTER,
     OVERVIEW,
-    Page,
     PageContext,
     ReportFooter,
-    pages_of,
     query_page,
     render_notebook,
     render_page,
@@ -40,13 +32,8 @@ PAGE_LIMIT = 400_000
 """Characters of all passages' texts on a page; long ones are cut alike to fit."""
 TEXT_LIMIT = 20_000
 """Characters of one passage's text that are shown, at most."""
-ROWS = 100
-"""Passages on a page of a report, with up to six personas; with more, fewer."""
-_LEAST_ROWS = 10
 
 _LONG_WORD = re.compile(r"\S{17}")
-_TEAM_FILE = 30_000
-"""Characters of a team as JSON, up to which a page holds its file."""
 _CROWD = 6
 _IN_SHORT = (
     *(
@@ -68,16 +55,9 @@ _BOUNDS = {"text": 2000, "line": 1000, "name": 200, "rows": 200, "criteria": 20}
 _TIGHT = {"text": 300, "line": 150, "name": 80, "rows": 100, "criteria": 5}
 """For a team of more than `_MANY` members."""
 _MANY = 12
-_OF_CALLS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
-_OF_RANKING = (
-    *("ranker", "team", "leave_one_out_exact", "comparisons", "left_out", "models"),
-    "seconds",
-)
 _OF_HITS = (
-    *("rank", "doc_id", "score", "scores", "ranks", "criteria", "missing"),
-    *("cut", "suspicions", "disagreement", "score_range", "first_stage_rank", "first_stage_score"),
-    *("moved", "grade"),
-    *("other", "rank_of_all", "rank_without", "raised_most_by", "sunk_most_by", "title", "text"),
+    *("moved", "grade", "other", "suspicions", "disagreement", "score_range"),
+    *("rank_of_all", "rank_without", "raised_most_by", "sunk_most_by"),
 )
 _ROWS = 10
 
@@ -106,47 +86,22 @@ def render_inspection(
         SchemaError: `data` is something else.
     """
     record = RankingRecord.of(data).beside(grades=grades, other=other)
-    return _render(record, pages_of([""], [len(record.hits)]), footer=footer)[0]
+    return render_page("inspection.html", **inspection_values(record, footer=footer))
 
 
-def inspection_pages(record: RankingRecord, around: PageContext) -> list[str]:
-    """The page of one query within a report, in several parts where it has many passages."""
-    count = len(record.hits)
-    rows = max(_LEAST_ROWS, min(ROWS, 6 * ROWS // max(1, len(record.judges))))
-    ends = [*range(rows, count, rows), count]
-    names = [query_page(around.place, each + 1).rpartition("/")[2] for each in range(len(ends))]
-    return _render(record, pages_of(names, ends), around)
+def inspection_page(record: RankingRecord, around: PageContext) -> str:
+    """The page of one query within a report."""
+    return render_page("inspection.html", **inspection_values(record, around))
 
 
-def _render(
+def inspection_values(
     inspection: RankingRecord,
-    parts: Sequence[Page],
-    around: PageContext | None = None,
-    footer: ReportFooter = NO_FOOTER,
-) -> list[str]:
-    """The pages, one for each of `parts`; without `around` it is a page by itself."""
-    values = _values(inspection, parts, around, footer)
-    return [
-        render_page("inspection.html", **values, **_of_part(inspection, parts, part))
-        for part in parts
-    ]
-
-
-def inspection_values(inspection: RankingRecord) -> dict[str, Any]:
-    """Values that ``inspection_main.html`` shows, all passages on one page."""
-    parts = pages_of([""], [len(inspection.hits)])
-    return _values(inspection, parts) | _of_part(inspection, parts, parts[0])
-
-
-def _values(
-    inspection: RankingRecord,
-    parts: Sequence[Page],
     around: PageContext | None = None,
     footer: ReportFooter = NO_FOOTER,
 ) -> dict[str, Any]:
+    """Values that ``inspection.html`` and ``inspection_main.html`` show."""
     form = PassageFormat(inspection)
     team = inspection.team.members if inspection.team else ()
-    reasons = [each.persona.reason for each in team if each.persona.reason]
     return {
         "inspection": inspection,
         "around": around,
@@ -162,8 +117,6 @@ def _values(
         "members": team,
         "origins": ORIGINS,
         "edited": edited,
-        "team_file": _team_file(inspection),
-        "shared_reason": reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else "",
         "in_short": _in_short(inspection),
         "ensemble": _ensemble(inspection),
         "judged": len(inspection.judged),
@@ -175,26 +128,8 @@ def _values(
         "suspicious": any(hit.suspicions for hit in inspection.hits),
         "models": _models(inspection),
         "bounds": _TIGHT if len(team) > _MANY else _BOUNDS,
-        "parts": parts,
-    }
-
-
-def _of_part(inspection: RankingRecord, parts: Sequence[Page], part: Page) -> dict[str, Any]:
-    starts = [each.first for each in parts]
-
-    def page_of(rank: int) -> str:
-        """The page with the passage's details; empty if it is the same one."""
-        if part.first <= rank <= part.last:
-            return ""
-        return parts[bisect_right(starts, rank) - 1].name
-
-    hits = inspection.hits[part.first - 1 : part.last]
-    return {
-        "part": part,
-        "page_of": page_of,
-        "hits": hits,
-        "home": "" if part.number == 1 else parts[0].name,
-        "text_limit": fair_limit([len(hit.text) for hit in hits]),
+        "hits": inspection.hits,
+        "text_limit": fair_limit([len(hit.text) for hit in inspection.hits]),
     }
 
 
@@ -269,63 +204,30 @@ def fair_limit(lengths: Sequence[int]) -> int:
     return TEXT_LIMIT
 
 
-def _team_file(inspection: RankingRecord) -> Markup | None:
-    """The team as a YAML file that the page holds; None without one, or for a very large one."""
-    if inspection.team is None:
-        return None
-    if len(inspection.team.model_dump_json()) > _TEAM_FILE:
-        return None  # before it is written as YAML, which is slow
-    data = dumps(inspection.team).encode()
-    # Letters and digits alone, whatever the team says.
-    return Markup(f"data:text/yaml;base64,{base64.b64encode(data).decode()}")  # noqa: S704
-
-
 def inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str, Any]:
-    """All that can be worked out of a ranking, as plain values."""
+    """The ranking as it is stored, with all that can be worked out of it, as plain values."""
     findings = QueryFindings.of(1, inspection)
-    figures = findings.figures
-    other = inspection.other
+    figures, other = findings.figures, inspection.other
+    ndcg = {"first_stage": figures.first_stage_ndcg, "other": figures.other_ndcg}
     found: dict[str, Any] = to_jsonable_python(
         {
-            **{name: getattr(inspection, name) for name in _OF_RANKING},
-            "query": {"text": inspection.query.text, "id": inspection.query.id},
+            **inspection.to_dict(),
+            "passages": len(inspection.hits),
+            "hits": [
+                {**hit.to_dict(), **{name: getattr(hit, name) for name in _OF_HITS}} for hit in hits
+            ],
             "other": None if other is None else {"name": other.name, "top": other.top},
-            "top_score": inspection.top,
-            "edited": edited_names(inspection.team) if inspection.team else [],
             "agreement": {
                 "kendall_tau": figures.tau,
                 "krippendorff_alpha": figures.alpha,
                 "disagreement": figures.disagreement,
-                "pairs": [
-                    {"personas": pair, "kendall_tau": tau} for pair, tau in findings.taus.items()
-                ],
             },
-            "ndcg@10": {
-                "ranking": figures.ndcg,
-                "first_stage": figures.first_stage_ndcg,
-                "other": figures.other_ndcg,
-                "without": findings.without,
-            },
+            "ndcg@10": {"ranking": figures.ndcg, **ndcg, "without": findings.without},
+            "leave_one_out_exact": inspection.leave_one_out_exact,
             "warnings": warnings(inspection),
-            "passages": len(inspection.hits),
-            "missing": len(inspection.missing),
-            "hits": [{name: getattr(hit, name) for name in _OF_HITS} for hit in hits],
-            "calls": {
-                "total": _calls(inspection.usage, inspection.cost),
-                "reused": inspection.reused.calls,
-                "by_stage": [
-                    {"stage": row.stage, "persona": row.persona, "model": row.model}
-                    | _calls(row.usage, row.cost)
-                    for row in inspection.rows_of_calls()
-                ],
-            },
         }
     )
     return found
-
-
-def _calls(usage: Usage, cost: float | None) -> dict[str, Any]:
-    return {name: getattr(usage, name) for name in _OF_CALLS} | {"cost": cost}
 
 
 def ranking_html(ranking: RankingRecord) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from personas import format as formatting
@@ -60,29 +59,9 @@ class PageContext:
     footer: ReportFooter = NO_FOOTER
 
 
-def query_page(place: int, part: int = 1) -> str:
+def query_page(place: int) -> str:
     """Path of a query's page below the report's folder, e.g. ``query/000012.html``."""
-    return f"query/{place:06d}{f'-{part}' if part > 1 else ''}.html"
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a list that may take several."""
-
-    number: int  # from 1
-    name: str  # of its file; empty for a page by itself
-    first: int  # place of its first entry, from 1
-    last: int  # place of its last one; below `first` if there is none
-
-
-def pages_of(names: Sequence[str], ends: Sequence[int]) -> tuple[Page, ...]:
-    """Pages of these names, of which each ends with that entry."""
-    return tuple(
-        Page(number, name, start + 1, end)
-        for number, (name, (start, end)) in enumerate(
-            zip(names, pairwise((0, *ends)), strict=True), start=1
-        )
-    )
+    return f"query/{place:06d}.html"
 
 
 def render_page(template: str, *, assets: Sequence[str] = (), **values: Any) -> str:

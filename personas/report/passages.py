@@ -12,6 +12,7 @@ from markupsafe import Markup
 from personas.format import decimals, fixed, percent
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
+from personas.ranking.suspicions import keywords_of
 from personas.report.formats import escaped, tersely, tooltip
 
 MISSING = "\N{EN DASH}"
@@ -25,14 +26,6 @@ _SEARCHED = 20_000  # characters of a text in which words of the query are looke
 _MOST_WORDS = 20
 _MOST_PLACES = 20  # of one word
 _FINE = 3.0
-_WORD = re.compile(r"\w+")
-_COMMON = frozenset(
-    """a about all also an and any are as at be been but by can could did do does for from had has
-    have how i if in into is it its may more most no not of on or our should so some such than
-    that the their them then there these they this those to was we were what when where which
-    who why will with would you your""".split()  # noqa: SIM905 - shorter than a list
-)
-"""English words that decide nothing."""
 
 
 class Snippet(NamedTuple):
@@ -77,7 +70,7 @@ class PassageFormat:
         self.last_rank = record.last_sure_rank or len(hits)
         self.columns = 2 + (not record.unscored) + len(record.judges) + self.several
         self.columns += (record.grades is not None) + (record.other is not None)
-        self._words = words = _decisive(record.query.text)
+        self._words = words = keywords_of(record.query.text[:2000])[:_MOST_WORDS]
         self._marked = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
 
     def shown(
@@ -211,12 +204,6 @@ class PassageFormat:
         # From the beginning of the sentence, or of a word, near before it.
         before = line.rfind(". ", start - 60, start)
         return before + 2 if before >= 0 else line.find(" ", start - 30) + 1
-
-
-def _decisive(query: str) -> Sequence[str]:
-    """Words of the query that decide whether a passage is relevant, in lower case."""
-    words = dict.fromkeys(_WORD.findall(query[:2000].lower()))
-    return [each for each in words if each not in _COMMON and len(each) > 1][:_MOST_WORDS]
 
 
 def _beginning(text: str) -> str:

@@ -1,17 +1,4 @@
 (() => {
-  /* A link to a passage that stands on another part of this ranking. */
-  const followRank = () => {
-    const rank = Number((location.hash.match(/^#passage-(\d+)$/) ?? [])[1]);
-    if (!rank || document.getElementById(location.hash.slice(1))) return;
-    for (const link of document.querySelectorAll(".parts a")) {
-      if (rank >= link.dataset.first && rank <= link.dataset.last) {
-        location.replace(link.href + location.hash);
-      }
-    }
-  };
-  addEventListener("hashchange", followRank);
-  followRank();
-
   for (const tools of document.querySelectorAll(".tools, .keys-hint")) tools.hidden = false;
   document.documentElement.classList.add("js");
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from textwrap import wrap
@@ -11,7 +10,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from personas.console import letter, moved
-from personas.format import counted, decimals, exact, fixed, weight
+from personas.format import counted, decimals, exact, fixed
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
 from personas.report.formats import judgement, place
@@ -34,11 +33,8 @@ _LEAST_EXCERPT = 16  # columns
 _ROOM_BESIDE_NAMES = 40  # columns for excerpts; with less, letters replace the personas
 _REASONS = 5
 _MOST_TEXT = 4000  # characters
-_MOST_PARAGRAPHS = 20
 _LABEL = 14
 _BAR = 10
-_NAME = 30  # columns; what follows longer names is not aligned
-_PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
 def show_ranking(screen: Screen, inspection: RankingRecord, top: int) -> None:
@@ -53,38 +49,19 @@ def show_ranking(screen: Screen, inspection: RankingRecord, top: int) -> None:
     if rest := len(inspection.hits) - len(hits):
         screen.words(f"{rest:,} more passages below these", NOTE)
     show_legend(screen, inspection)
-    _show_notable(screen, inspection)
     show_missing(screen, inspection)
 
 
 def show_table(screen: Screen, inspection: RankingRecord, hits: Sequence[Hit]) -> None:
     """The heat map of these passages."""
-    tables, gap = _tables(screen, inspection, hits)
-    for number, columns in enumerate(tables):
-        if number:
-            screen.line()
-        screen.cells(columns, gap)
-
-
-def _tables(
-    screen: Screen, inspection: RankingRecord, hits: Sequence[Hit]
-) -> tuple[list[list[Column]], int]:
-    """The columns, on as many tables as the width asks for, and the blanks between them."""
-    lead = _lead(screen, hits)
-    rest = list(_rest(inspection, hits))
+    lead, rest = _lead(screen, hits), list(_rest(inspection, hits))
     gap = 2 if screen.width >= WIDE else 1
     for names, wanted in ((True, _ROOM_BESIDE_NAMES), (False, _LEAST_EXCERPT)):
-        whole = [*lead, *_scores(screen, inspection, hits, names=names, gap=gap), *rest]
-        if (room := screen.width - _taken(whole, gap) - gap) >= wanted:
-            return [[*whole, _excerpts(hits, room)]], gap
-    tables = [[*lead]]
-    for column in (*_scores(screen, inspection, hits, names=False, gap=1), *rest):
-        if len(tables[-1]) > len(lead) and _taken([*tables[-1], column], 1) > screen.width:
-            tables.append([*lead])
-        tables[-1].append(column)
-    if (room := screen.width - _taken(tables[-1], 1) - 1) >= _LEAST_EXCERPT:
-        tables[-1].append(_excerpts(hits, room))
-    return tables, 1
+        columns = [*lead, *_scores(screen, inspection, hits, names=names, gap=gap), *rest]
+        if (room := screen.width - _taken(columns, gap) - gap) >= wanted:
+            columns.append(_excerpts(hits, room))
+            break
+    screen.cells(columns, gap)
 
 
 def _taken(columns: Sequence[Column], gap: int) -> int:
@@ -216,22 +193,6 @@ def show_legend(screen: Screen, inspection: RankingRecord) -> None:
     screen.words("; ".join(parts) + ".", NOTE)
 
 
-def _show_notable(screen: Screen, inspection: RankingRecord) -> None:
-    notable = [("climbed most", inspection.climbed_most), ("fell most", inspection.fell_most)]
-    disputed = inspection.most_disputed
-    if disputed or any(hit for _, hit in notable):
-        screen.line()
-        screen.line("Notable", "bold")
-    for said, hit in (*notable, ("most disputed", disputed)):
-        if hit is not None:
-            apart = Text(f"{hit.score_range or 0.0:.3g} apart")
-            line = Text(f"{said:<14}") + (apart if hit is disputed else moved(hit.moved))
-            line.append(f", rank {hit.rank} from {hit.first_stage_rank}: ")
-            line.append(f"{clipped(hit.doc_id, 40)} ", style="cyan")
-            line.append(clipped(f"{hit.title} {hit.text[:_EXCERPT]}", _EXCERPT), style=NOTE)
-            screen.line(line)
-
-
 def show_missing(screen: Screen, inspection: RankingRecord) -> None:
     """Count missing scores, with the reasons of the first ones."""
     if not (missing := len(inspection.missing)):
@@ -255,39 +216,27 @@ def show_passage(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
     screen.words(f"Rank {hit.rank} of {len(inspection.hits)}: {clipped(hit.doc_id, 200)}", "bold")
     if hit.title.strip():
         screen.words(clipped(hit.title, 500), "bold cyan")
-    _show_text(screen, hit.text)
+    screen.words(plain(hit.text[:_MOST_TEXT]) or "The passage has no text.")
+    if (rest := len(hit.text) - _MOST_TEXT) > 0:
+        screen.words(f"Cut here: {counted(rest, 'more character')} are not shown.", NOTE)
     screen.line()
     for label, said in _facts(inspection, hit):
         screen.words(Text(f"{label:<{_LABEL}} ") + said, hang=_LABEL + 1)
     screen.line()
     if hit.dropped is not None:
-        screen.words(
-            f"The passage was dropped and not returned, because its relevance, "
-            f"{exact(hit.dropped)}, is too low."
-        )
-    if hit.judged or hit.dropped is not None:
-        _show_scores(screen, inspection, hit)
-    elif inspection.unscored:
-        screen.words("The ranker compared passages and gives an order without scores.")
-    else:
-        screen.words("The passage was not scored; it follows the others in first-stage order.")
-    for name, why in hit.missing.items():
-        reason = clipped(why, 1000) or "no reason is known"
-        imputed = f" ({hit.imputed[name]:.4g} is imputed)" if name in hit.imputed else ""
-        screen.words(f"No score by {clipped(name, 80)}{imputed}: {reason}", "yellow", hang=2)
-
-
-def _show_text(screen: Screen, text: str) -> None:
-    if not text.strip():
-        screen.words("The passage has no text.", NOTE)
+        screen.words(f"Dropped and not returned: its relevance, {exact(hit.dropped)}, is too low.")
+    elif not hit.judged:
+        without = "The ranker gives an order without scores."
+        screen.words(without if inspection.unscored else "The passage was not scored.")
         return
-    shown = text[:_MOST_TEXT]
-    parts = [plain(part) for part in _PARAGRAPHS.split(shown) if part.strip()]
-    for part in parts if len(parts) <= _MOST_PARAGRAPHS else [plain(shown)]:
-        screen.words(part)
-    if rest := len(text) - len(shown):
-        more = counted(rest, "more character")
-        screen.words(f"Cut here: {more} of {len(text):,} are not shown.", NOTE)
+    scale = "Ranks" if inspection.by_rank else f"Scores, 0 to {exact(inspection.top)}"
+    screen.line(scale, "bold")
+    for name in inspection.judges:
+        screen.words(_judge(screen, inspection, hit, name), hang=_BAR + 12)
+        for criterion, score in hit.criteria.get(name, {}).items():
+            screen.words(f"{exact(score):>8}  {clipped(criterion, 200)}", NOTE, hang=10)
+    if hit.rank_without and not inspection.leave_one_out_exact:
+        screen.words("Ranks without a persona are by the remaining scores, combined alike.", NOTE)
 
 
 def _facts(inspection: RankingRecord, hit: Hit) -> Iterator[tuple[str, Text]]:
@@ -298,73 +247,30 @@ def _facts(inspection: RankingRecord, hit: Hit) -> Iterator[tuple[str, Text]]:
     first = place(hit.first_stage_rank, hit.first_stage_score)
     yield "first stage", Text(f"{first}; moved ") + moved(hit.moved)
     if hit.disagreement is not None:
-        what = "ranks" if inspection.by_rank else "scores"
-        apart = f"{hit.disagreement:.3g}, {what} {hit.score_range or 0.0:.3g} apart"
-        yield "disagreement", Text(apart)
+        yield "disagreement", Text(f"{hit.disagreement:.3g}")
     if inspection.grades is not None:
-        style = "bold green" if (hit.grade or 0) > 0 else ""
-        yield "judgement", Text(judgement(hit.grade, graded=True), style)
+        yield "judgement", Text(judgement(hit.grade, graded=True))
     if (other := inspection.other) is not None:
-        at = "does not have this passage"
-        if hit.other is not None:
-            at = place(hit.other.rank, hit.other.score)
-            if hit.other.score is not None and other.top is not None:
-                at += f" of {exact(other.top)}"
+        at = place(hit.other.rank, hit.other.score) if hit.other else "does not have this passage"
         yield clipped(other.name, 40), Text(at)
+    for name, why in hit.missing.items():
+        imputed = f" ({hit.imputed[name]:.4g} is imputed)" if name in hit.imputed else ""
+        yield "missing", Text(f"{clipped(name, 80)}{imputed}: {clipped(why, 1000)}", "yellow")
 
 
-def _show_scores(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
-    scale = "Ranks" if inspection.by_rank else f"Scores, 0 to {exact(inspection.top)}"
-    screen.line(scale, "bold")
-    longest = max((len(name) for name in inspection.judges if len(name) <= _NAME), default=0)
-    for name in inspection.judges:
-        screen.words(_judge(screen, inspection, hit, name, longest), hang=_BAR + 12)
-        member = inspection.member(name)
-        rubric = member.rubric if member else None
-        weights = {each.name: weight(each.weight) for each in rubric.criteria} if rubric else {}
-        for criterion, score in hit.criteria.get(name, {}).items():
-            share = f"{weights[criterion]} " if criterion in weights else ""
-            line = Text(f"{exact(score):>8}  ") + screen.bar(score / inspection.top, _BAR)
-            line.append(f"    {share:<6}{clipped(criterion, 200)}", style=NOTE)
-            screen.words(line, hang=_BAR + 20)
-    if not hit.rank_without:
-        return
-    for names, verb in ((hit.raised_most_by, "raised"), (hit.sunk_most_by, "sank")):
-        if names:
-            line = Text(" and ".join(clipped(name, 80) for name in names), style="cyan")
-            without = "without" if len(names) == 1 else "without either"
-            ranks = f"rank {hit.rank_without[names[0]]}, not {hit.rank_of_all}"
-            line.append(f" {verb} it most: {without}, it would be at {ranks}.", style="default")
-            screen.words(line)
-    if not (hit.raised_most_by or hit.sunk_most_by):
-        screen.words("No persona moved it: without any one of them it would be at the same rank.")
-    if not inspection.leave_one_out_exact:
-        screen.words(
-            "This ranking is more than the scores combined. Ranks without a persona combine the "
-            "remaining scores, and compare with all scores combined in the same way.",
-            NOTE,
-        )
-    if len(inspection.judged) < len(inspection.hits):
-        count = f"{len(inspection.judged):,}"
-        verb = "compared" if inspection.by_rank else "scored"
-        screen.words(f"They compare only the {count} passages that the whole team {verb}.", NOTE)
-
-
-def _judge(screen: Screen, inspection: RankingRecord, hit: Hit, name: str, longest: int) -> Text:
+def _judge(screen: Screen, inspection: RankingRecord, hit: Hit, name: str) -> Text:
     """The persona's score and its effect on the rank."""
-    score, missing = hit.marks[name], name in hit.missing
-    line = Text()
+    score, line = hit.marks[name], Text()
     if score is None:
-        said = "missing" if missing else "not asked"
-        line.append(f"{said:>9}{'':{_BAR + 1}}", style="yellow" if missing else NOTE)
+        said = "missing" if name in hit.missing else "not asked"
+        line.append(f"{said:>9}{'':{_BAR + 1}}", style=NOTE)
     else:
         share = score / inspection.top
         line.append(f"{hit.ranks.get(name) or exact(score):>8} ", style=shade(screen, share))
         line.append(" ").append_text(screen.bar(share, _BAR))
-    line.append(f"  {clipped(name, 200):<{longest}}", style="cyan")
+    line.append(f"  {clipped(name, 200)}", style="cyan")
     if (without := hit.rank_without.get(name)) is not None:
-        effect = hit.effects.get(name, 0)
-        line.append(f"  rank {without} without")
-        line.append(f": raised it {effect}" if effect > 0 else "", style="green")
-        line.append(f": sank it {-effect}" if effect < 0 else "", style="red")
+        effect = hit.effects[name]
+        did = f": raised it {effect}" if effect > 0 else f": sank it {-effect}" if effect else ""
+        line.append(f"  rank {without} without{did}")
     return line

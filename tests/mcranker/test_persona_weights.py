@@ -10,7 +10,6 @@ from mcranker import ConfigError, DirectRanker, MCRanker, Ranking
 from personas import Member, Persona, Team, diff_teams, dumps, load, save
 from personas.errors import SchemaError
 from personas.files import loads
-from personas.report.comparison import diff_lines
 from tests.support.scripted import by_table, scripted
 
 SCORES = {
@@ -76,7 +75,7 @@ def test_files_digests_and_differences(tmp_path: Path) -> None:
     # As written by the version before weights.
     assert plain.digest == "6082e63ed747"
     assert plain.digest != weighted.digest
-    said = [line.said for line in diff_lines(diff_teams(plain, weighted))]
+    said = [line.said for line in diff_teams(plain, weighted).lines]
     assert said == ["Buyer", "weight: 1 → 3"]
     with pytest.raises(SchemaError, match=r"greater than or equal to 0"):
         loads(Team, "members:\n- persona: {name: Nurse}\n  weight: -1\n")

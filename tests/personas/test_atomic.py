@@ -80,18 +80,6 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_text_is_utf_8_and_line_ends_stay(tmp_path: Path) -> None:
-    path = tmp_path / ("ä" * 127)  # 254 of 255 bytes
-    write_whole(path, "ä\n")
-    assert path.read_bytes() == b"\xc3\xa4\n"
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(tmp_path / "b", "\ud800")
-    assert list(tmp_path.iterdir()) == [path]
-    with replacing_folder(tmp_path / ("b" * 255)) as new:
-        (new / "file").write_text("new")
-    assert (tmp_path / ("b" * 255) / "file").read_text() == "new"
-
-
 Write = Callable[[], object]
 
 
@@ -124,23 +112,6 @@ def test_what_was_there_stays_after_an_error(tmp_path: Path, end: Callable[[Writ
         assert str(of_folder.value) == f"{said}; what was there is untouched: {str(folder)!r}"
 
 
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [
-        ("gone/file.txt", FileNotFoundError),
-        ("file/file.txt", NotADirectoryError),
-        ("", IsADirectoryError),
-    ],
-)
-def test_errors_name_what_was_to_be_written(
-    tmp_path: Path, name: str, error: type[OSError]
-) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(error) as caught:
-        write_whole(tmp_path / name, "")
-    assert caught.value.filename == str(tmp_path / name)
-
-
 def test_a_swap_that_fails_puts_the_old_folder_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,16 +130,3 @@ def test_a_swap_that_fails_puts_the_old_folder_back(
         (new / "marker").write_text("new")
     assert (out / "marker").read_text() == "old"
     assert list(tmp_path.iterdir()) == [out]
-
-
-def test_what_was_left_long_ago_is_swept(tmp_path: Path) -> None:
-    old = tmp_path / ".out.0123456789ab.unfinished"
-    young = tmp_path / ".out.ba9876543210.unfinished"
-    mine = tmp_path / ".mine.unfinished"
-    for folder in (old, young, mine):
-        folder.mkdir()
-    for folder in (old, mine):
-        os.utime(folder, (0, 0))
-    with replacing_folder(tmp_path / "out"):
-        pass
-    assert sorted(tmp_path.iterdir()) == sorted([mine, young, tmp_path / "out"])

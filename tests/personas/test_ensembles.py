@@ -17,7 +17,6 @@ from personas.ensembles import (
     descending,
     distinct,
     fill_missing,
-    find_ensemble,
     highest_score,
     interpolate,
     reciprocal_rank,
@@ -109,21 +108,6 @@ def test_float_noise_breaks_no_tie(totals: np.ndarray, tied: list[int]) -> None:
     assert len(set(totals[tied].tolist())) == 1
 
 
-def test_a_configuration_says_how_ties_are_ranked() -> None:
-    # Ordinal ranks of a: 1 3, of b: 2 1, of c: 3 2. Mean ranks of a: 1.5 3, b: 1.5 1.5, c: 3 1.5.
-    scores = [[5.0, 1.0], [5.0, 5.0], [1.0, 5.0]]
-    for rank_ties, expected in (
-        ("ordinal", [1 + 1 / 3, 1 / 2 + 1, 1 / 3 + 1 / 2]),
-        ("average", [2 / 3 + 1 / 3, 2 / 3 + 2 / 3, 1 / 3 + 2 / 3]),
-        ("min", [1 + 1 / 3, 1 + 1, 1 / 3 + 1]),
-    ):
-        rule = Rule.of({"ensemble": "reciprocal_rank", "rank_ties": rank_ties})
-        found = rule.final(np.array(scores), np.arange(3), [None] * 3)
-        assert found.tolist() == pytest.approx(expected)
-    # Rankings that were saved before there was a choice say nothing of it.
-    assert Rule.of({"ensemble": "reciprocal_rank"}).rank_ties == "ordinal"
-
-
 @pytest.mark.parametrize(
     ("policy", "filled"),
     [
@@ -202,20 +186,6 @@ def test_equal_passages_take_one_place_among_reciprocal_ranks() -> None:
     assert final(scores, config, contents="aabc") == [2, 3, 0, 1]
 
 
-@pytest.mark.parametrize("personas", [2, 8, 9, 20])
-def test_sums_do_not_depend_on_where_scores_lie_in_memory(personas: int) -> None:
-    # numpy adds eight numbers at a time where they lie side by side.
-    rng = np.random.default_rng(personas)
-    scores = rng.random((500, personas + 1))
-    scores[:, 0] = NAN
-    for policy in ("mean_of_team", "lowest"):
-        filled = fill_missing(scores[:, :personas].copy(), policy)
-        assert fill_missing(scores[:, list(range(personas))], policy).tolist() == filled.tolist()
-        assert fill_missing(np.asfortranarray(scores[:, :personas]), policy).tolist() == (
-            filled.tolist()
-        )
-
-
 @pytest.mark.parametrize(
     ("config", "top"),
     [
@@ -231,17 +201,6 @@ def test_sums_do_not_depend_on_where_scores_lie_in_memory(personas: int) -> None
 )
 def test_the_highest_score_of_a_configuration(config: dict[str, Any], top: float | None) -> None:
     assert highest_score(config) == top
-
-
-def test_ensembles_are_found_by_name() -> None:
-    assert ENSEMBLES.names[:4] == ("sum", "reciprocal_rank", "rrf", "assessor")
-    for name in ENSEMBLES.names:
-        assert ENSEMBLES.get(name).name == name
-    assert find_ensemble({}) is find_ensemble({"ensemble": "sum"}) is ENSEMBLES.get("sum")
-    assert find_ensemble({"ensemble": "no such"}) is None
-    assert find_ensemble({"ensemble": ["sum"]}) is None
-    with pytest.raises(PersonasError, match="there is no ensemble 'asessor'; did you mean 'assess"):
-        ENSEMBLES.get("asessor")
 
 
 @pytest.mark.parametrize(
@@ -279,19 +238,6 @@ def test_a_first_stage_weight_above_1_is_1_and_scores_fit_single_precision() -> 
     assert np.float64(HIGHEST_SCORE) == np.finfo(np.float32).max
 
 
-@pytest.mark.parametrize(
-    ("name", "ties", "keeps"),
-    [
-        ("sum", "ordinal", False),
-        ("assessor", "ordinal", False),
-        ("rrf", "ordinal", True),
-        ("rrf", "average", False),
-    ],
-)
-def test_first_stage_order_can_count_beyond_final_ties(name: str, ties: str, keeps: bool) -> None:
-    assert Rule.of({"ensemble": name, "rank_ties": ties}).keeps_order is keeps
-
-
 def test_weights_by_hand() -> None:
     # 3 and 1 with the mean 1: 1.5 and 0.5. 1.5 * 7 + 0.5 * 3 = 12; 1.5 * 9 + 0.5 * 0 = 13.5.
     rule = Rule(ENSEMBLES.get("sum"), top=10.0).weighted([3, 1])
@@ -305,12 +251,6 @@ def test_weights_by_hand() -> None:
     three = Rule(ENSEMBLES.get("sum"), top=10.0).weighted([2, 1, 3])
     assert three.filled(np.array([[9.0, 3.0, NAN]])).tolist() == [[9, 3, 7]]
     assert three.final(np.array([[9.0, 3.0, NAN]]), np.arange(1), [None]).tolist() == [3 * 7]
-
-
-def test_equal_weights_change_nothing() -> None:
-    rule = Rule(ENSEMBLES.get("sum"), top=10.0)
-    assert rule.weighted([0.3, 0.3, 0.3]) == rule
-    assert rule.weighted([]) == rule
 
 
 def test_weights_are_for_sums() -> None:

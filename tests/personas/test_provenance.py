@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 from hypothesis import given
 
-from personas import Criterion, Member, Persona, Rubric, SchemaError, Team, dumps, library, loads
+from personas import Criterion, Member, Persona, Rubric, dumps, library, loads
 from personas.provenance import edited, origin, sealed
 from tests.personas.test_schema import FORMATS, members
 
@@ -85,56 +85,6 @@ def test_a_member_of_the_library_is_not_edited(name: str) -> None:
     assert not edited(member.model_copy(update={"rubric": None}))
 
 
-EDITED_BY_HAND = """\
-persona:
-  description: >
-    Knows how
-    viruses   spread.
-
-
-  name: "Virologist "
-rubric:
-  criteria:
-  - weight: 0.2
-    name: Cost
-    description: |
-      It names
-      a price.
-  - {name: Effect, description: It says how well a mask filters., weight: 0.5}
-  - {name: Safety, description: It says what may go wrong.}
-origin: recruited
-seal: '%s'
-"""
-
-
-def test_another_way_of_writing_yaml_or_accents_is_no_edit() -> None:
-    member = loads(Member, EDITED_BY_HAND % RECRUIT.seal)
-    assert not edited(member)
-    cafe = Member(persona=Persona(name="Caf\u00e9 owner"), origin="recruited")
-    assert not edited(_renamed(sealed(cafe), name="Cafe\u0301 owner"))
-
-
-@pytest.mark.parametrize("weights", [("30", "70"), ("30%", "70%"), (3, 7), (0.3, 0.7), (1.2, 2.8)])
-def test_weights_in_any_form_have_the_same_digest(weights: tuple[object, object]) -> None:
-    data = [{"name": name, "weight": weight} for name, weight in zip("ab", weights, strict=True)]
-    plain = Rubric(criteria=(Criterion(name="a", weight=30), Criterion(name="b", weight=70)))
-    member = sealed(Member(persona=VIROLOGIST, rubric=plain, origin="recruited"))
-    again = member.model_copy(update={"rubric": Rubric.model_validate({"criteria": data})})
-    assert not edited(again)
-
-
-@pytest.mark.parametrize("name", ["clinician", "nlp_scientist"])
-def test_changes_to_a_member_of_the_library_are_seen(name: str) -> None:
-    member = library.member(name)
-    assert member.rubric is not None
-    first, second, *rest = member.rubric.criteria
-    assert edited(_renamed(member, name="Country doctor"))
-    assert edited(_with(member, _changed(first, name="Other"), second, *rest))
-    swapped = (_changed(first, weight=second.weight), _changed(second, weight=first.weight))
-    assert edited(_with(member, *swapped, *rest))
-    assert not edited(_with(member, second, first, *rest))
-
-
 @pytest.mark.parametrize("format", FORMATS)
 @given(member=members)
 def test_seals_outlive_a_file(format: str, member: Member) -> None:  # noqa: A002
@@ -142,20 +92,3 @@ def test_seals_outlive_a_file(format: str, member: Member) -> None:  # noqa: A00
     again = loads(Member, dumps(kept, format=format), format=format)
     assert again == kept
     assert not edited(again)
-
-
-@pytest.mark.parametrize("seal", ["x", "0123456789a", "0123456789ABC", "0123456789ab\\n"])
-def test_a_seal_that_is_none_is_refused(seal: str) -> None:
-    text = f'{{"persona": {{"name": "A"}},\n"seal": "{seal}"}}'
-    with pytest.raises(SchemaError, match=r"^t\.json:2: seal: String should match"):
-        loads(Member, text, format="json", source="t.json")
-
-
-def test_a_team_is_locked_and_unlocked_as_a_copy() -> None:
-    team = Team(members=(RECRUIT,), name="Masks")
-    locked = team.lock()
-    assert locked == Team(members=(RECRUIT,), name="Masks", locked=True)
-    assert not team.locked
-    assert locked.lock() == locked
-    assert locked.unlock() == team
-    assert loads(Team, dumps(locked)).locked

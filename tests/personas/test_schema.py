@@ -150,15 +150,6 @@ def test_unseen_characters_are_written_as_escapes(char: str) -> None:
         assert "a\u200d\u200cb" in dumps(_named("a\u200d\u200cb"), format=format_)
 
 
-def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "team.yaml"
-    path.write_bytes(b"\xef\xbb\xbfmembers: [clinician]\r\n")
-    assert load(Team, path).names == ("Clinician",)
-    path = tmp_path / "team.json"
-    path.write_bytes(b'\xef\xbb\xbf{"members": ["clinician"]}')
-    assert load(Team, path).names == ("Clinician",)
-
-
 def test_names_of_a_team_and_of_a_rubric_are_distinct_without_regard_to_case() -> None:
     with pytest.raises(ValueError, match="persona 'NURSE' occurs twice; rename or remove"):
         Team(members=(Member(persona=Persona(name="Nurse")), Member(persona=Persona(name="NURSE"))))
@@ -223,7 +214,7 @@ RUBRIC = "members:\n- persona: {name: Nurse}\n  rubric:\n    criteria:\n"
         ("members: !!python/object:os.system {}\n", "t.yaml:1: not YAML: "),
         ("members: [clinician]\nlocked: !!bool maybe\n", "t.yaml: cannot be parsed: "),
         ("members: !!timestamp soon\n", "t.yaml: cannot be parsed: "),
-        ("members: &a [*a]\n", "t.yaml:1: not YAML: an alias means what it is a part of"),
+        ("members: &a [*a]\n", "t.yaml:1: not YAML: an alias (*name)"),
         ("name: \x07\n", "t.yaml: cannot be parsed: "),
     ],
 )
@@ -231,35 +222,6 @@ def test_messages_name_file_line_place_and_fix(text: str, message: str) -> None:
     with pytest.raises(SchemaError) as caught:
         loads(Team, text, source="t.yaml")
     assert message in str(caught.value)
-
-
-def test_every_problem_is_listed() -> None:
-    text = "members:\n- persona: {name: 7}\n- persona: {nam: A}\nzzz: 1\n"
-    with pytest.raises(SchemaError) as caught:
-        loads(Team, text, source="t.yaml")
-    places = [line.split(" ")[0] for line in str(caught.value).splitlines()]
-    assert places == ["t.yaml:2:", "t.yaml:3:", "t.yaml:3:", "t.yaml:4:"]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"members": ["clinician"],\n"name": "a", "name": "b"}', "key 'name' occurs twice"),
-        (
-            '{"members": ["clinician"],\n"name": 7}',
-            "t.json:2: name: Input should be a valid string",
-        ),
-        ('{"members": [\n\n}', "t.json:3: not JSON: "),
-        ("", "t.json:1: not JSON: "),
-        ("[" * 100_000, "t.json: cannot be parsed: "),
-        ('{"members": ["clinician"], "name": "\\ud800"}', "name: "),
-    ],
-)
-def test_messages_for_json(text: str, message: str) -> None:
-    with pytest.raises(SchemaError) as caught:
-        loads(Team, text, format="json", source="t.json")
-    assert message in str(caught.value)
-    assert str(caught.value).startswith("t.json:")
 
 
 @given(st.text() | st.text(st.sampled_from("members:[]{}!&*a- \n'\"<>|%,?1.")))
@@ -270,15 +232,6 @@ def test_any_text_is_a_team_or_a_schema_error(text: str) -> None:
         except SchemaError as error:
             if not str(error).startswith("text:"):
                 raise
-
-
-@pytest.mark.parametrize("name", ["team.txt", "team", "team.yaml.bak"])
-def test_another_suffix_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match=r"use \.yaml, \.yml or \.json"):
-        save(_pair(1, 1), tmp_path / name)
-    with pytest.raises(SchemaError, match=r"use \.yaml, \.yml or \.json"):
-        load(Team, tmp_path / name)
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:

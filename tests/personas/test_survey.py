@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -233,29 +232,6 @@ def test_a_query_of_three_personas(survey: Survey) -> None:
     assert survey.queries[0].gain_over_other == about((SECOND - 1) / FIRST_BEST)
 
 
-def test_a_query_of_two_personas(survey: Survey) -> None:
-    assert survey.queries[1] == QueryFigures(
-        place=2,
-        query_id="id of second",
-        query="second",
-        personas=("NLP scientist", "parent"),
-        passages=3,
-        calls=6,
-        cost=0.5,
-        # Half the differences 2, 5 and 4, over 3 passages, as a share of 10
-        disagreement=about(5.5 / 3 / 10),
-        # (v - w)²: 4 + 25 + 16 = 45. 6 scores: Σv = 27, Σv² = 183: 6 · 183 - 27² = 369.
-        # 1 - 5 · 45 / 369
-        alpha=about(16 / 41),
-        # d1 and d2 tie for parent, d2 and d3 for the scientist, d1 and d3 are in the same
-        # order; each tells 2 pairs apart: 1 / sqrt(2 · 2)
-        tau=0.5,
-        # d3 with grade 1 first, d2 with grade 2 second; the first stage has d2 second, d3 third
-        ndcg=about((1 + 2 * SECOND) / SECOND_BEST),
-        first_stage_ndcg=about((2 * SECOND + 1 / 2) / SECOND_BEST),
-    )
-
-
 def test_a_query_without_judgements_and_one_that_failed(survey: Survey) -> None:
     assert survey.queries[2] == QueryFigures(
         place=3,
@@ -320,43 +296,6 @@ def test_personas(survey: Survey) -> None:
             without=Without(1, about(SECOND / FIRST_BEST), about(0.5 / FIRST_BEST), exact=True),
         ),
     )
-    # The recruits are Parent and parent.
-    assert survey.recruits == survey.personas[1].without
-
-
-WORDS = ("Chemist", "chemist", "Parent", "Editor", "NLP scientist", "Nurse", "NURSE")
-
-
-def drawn(draws: random.Random, place: int) -> RankingRecord:
-    """A query with 2 to 4 personas and 30 passages; scores are no round numbers."""
-    names = {name.casefold(): name for name in draws.sample(WORDS, draws.randint(2, 4))}
-    members: list[Member] = []
-    for name in names.values():
-        own = rubric(**{draws.choice(("Clarity", "clarity")): draws.random(), "Source": 1})
-        members.append(
-            judge(name, draws.choice(("recruited", "human", "library")), draws.choice((own, None)))
-        )
-    orders = [draws.sample(range(1, 31), 30) for _ in range(2)]
-    hits = [
-        hit(
-            rank,
-            first,
-            {name: draws.choice((None, draws.random() * 10)) for name in names.values()},
-            score=draws.choice((1.0, 1.0, None)),
-        )
-        for rank, first in enumerate(orders[0], start=1)
-    ]
-    found = [f"d{number}" for number in orders[1]]
-    return inspect(
-        hits,
-        members,
-        query=f"query {place}",
-        grades={doc_id: draws.choice((0, 0, 1, 2)) for doc_id in draws.sample(found, 24)},
-        compared=other(**{doc_id: rank for rank, doc_id in enumerate(found, start=1)}),
-        locked=draws.random() < 0.5,
-        usage={"calls": 7, "cost": draws.random()},
-        ensemble=draws.choice(("sum", "reciprocal_rank", "rrf", "assessor")),
-    )
 
 
 def sent(findings: list[QueryFindings | int]) -> Survey:
@@ -368,25 +307,6 @@ def sent(findings: list[QueryFindings | int]) -> Survey:
         else:
             surveyor.found.append(pickle.loads(pickle.dumps(each)))
     return surveyor.finish()
-
-
-def test_the_order_of_queries_changes_nothing() -> None:
-    draws = random.Random(3)
-    findings: list[QueryFindings | int] = [
-        QueryFindings.of(place, drawn(draws, place)) if place % 10 else place
-        for place in range(1, 61)
-    ]
-    once = sent(findings)
-    for _ in range(2):
-        draws.shuffle(findings)
-        assert sent(findings) == once
-    # What is compared is all there.
-    assert [row.place for row in once.queries] == list(range(1, 61))
-    assert once.totals.failed == 6
-    assert once.recruits is not None
-    assert not once.recruits.exact
-    assert once.totals.alpha is not None
-    assert {row.name.casefold() for row in once.personas} == {word.casefold() for word in WORDS}
 
 
 def test_failed_queries_count_zero() -> None:
@@ -405,7 +325,6 @@ def test_a_survey_of_nothing() -> None:
     survey = Taker().finish()
     assert survey.totals.queries == 0
     assert survey.totals.ndcg is survey.totals.alpha is None
-    assert survey.recruits is None
     assert survey.totals.cost == 0.0
     assert {survey.queries, survey.personas} == {()}
 
@@ -429,53 +348,10 @@ def test_a_ranker_without_a_team_has_no_personas() -> None:
     assert {row.personas, survey.personas} == {()}
     assert row.disagreement is row.alpha is row.tau is survey.totals.alpha is None
     assert row.ndcg == 1.0
-    assert survey.recruits is None
-
-
-def test_names_are_written_as_most_often_and_else_by_the_alphabet() -> None:
-    surveyor = Taker()
-    for place, name in enumerate(("nurse", "NURSE", "nurse", "editor", "Editor"), start=1):
-        surveyor.take(place, inspect([hit(1, 1, {name: 8})], [judge(name)]))
-    survey = surveyor.finish()
-    assert [(each.name, each.queries) for each in survey.personas] == [("nurse", 3), ("Editor", 2)]
-
-
-def test_tables_are_cut_and_say_how_many_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("personas.survey.MOST_ROWS", 3)
-    surveyor = Taker()
-    for place, names in enumerate(("AB", "AC", "AD", "AB"), start=1):
-        members = [judge(each) for each in names]
-        surveyor.take(place, inspect([hit(1, 1, dict.fromkeys(names, 8.0))], members))
-    survey = surveyor.finish()
-    assert [(each.name, each.queries) for each in survey.personas] == [("A", 4), ("B", 2), ("C", 1)]
-    assert survey.personas_in_all == 4
 
 
 def by_name(survey: Survey) -> dict[str, PersonaFigures]:
     return {persona.name: persona for persona in survey.personas}
-
-
-def test_reciprocal_ranks_by_hand() -> None:
-    # Ranks by Ann: d1 1, d2 2, d3 3; by Ben: d3 1, d1 2, d2 3; by Cleo: d3 1, d2 2, d1 3.
-    # Together: d1 1 + 1/2 + 1/3 = 1.83, d2 1/2 + 1/3 + 1/2 = 1.33, d3 1/3 + 1 + 1 = 2.33
-    # Without Ann:  d1 0.83, d2 0.83, d3 2     -> d3, then d1 and d2 by lot
-    # Without Ben:  d1 1.33, d2 1, d3 1.33     -> d1 and d3 by lot, then d2
-    # Without Cleo: d1 1.5, d2 0.83, d3 1.33   -> d1, d3, d2
-    scores = {"Ann": (9, 5, 1), "Ben": (5, 1, 9), "Cleo": (1, 5, 9)}
-    hits = [
-        hit(rank, first, {name: each[first - 1] for name, each in scores.items()})
-        for rank, first in enumerate((3, 1, 2), start=1)
-    ]
-    members = list(map(judge, scores))
-    personas = by_name(
-        surveyed(inspect(hits, members, grades={"d1": 1}, ensemble="reciprocal_rank"))
-    )
-    assert personas["Ann"].without == Without(
-        1, about(SECOND), about((SECOND + 1 / 2) / 2), exact=True
-    )
-    assert personas["Ben"].without == Without(1, about(SECOND), about((1 + SECOND) / 2), exact=True)
-    assert personas["Ben"].without.worth == pytest.approx((SECOND - 1) / 2)
-    assert personas["Cleo"].without == Without(1, about(SECOND), about(1.0), exact=True)
 
 
 def test_ties_that_leaving_out_makes_are_no_worth() -> None:
@@ -491,62 +367,6 @@ def test_ties_that_leaving_out_makes_are_no_worth() -> None:
         assert without["Ben"].without == Without(1, about(with_all), about(with_all), exact=True)
 
 
-def test_an_assessor_is_stood_in_for_by_the_sum_with_and_without() -> None:
-    # The assessor put d2 first; the sums are d1 14, d2 12: with_all is theirs, not the
-    # ranking's. Without Ann d2 has 7 and d1 5.
-    hits = [hit(1, 2, {"Ann": 5, "Ben": 7}, score=9.0), hit(2, 1, {"Ann": 9, "Ben": 5}, score=8.0)]
-    members = [judge("Ann"), judge("Ben")]
-    survey = surveyed(inspect(hits, members, grades={"d2": 1}, ensemble="assessor"))
-    assert survey.queries[0].ndcg == 1.0
-    assert by_name(survey)["Ann"].without == Without(1, about(SECOND), 1.0, exact=False)
-    assert by_name(survey)["Ben"].without == Without(1, about(SECOND), about(SECOND), exact=False)
-    assert survey.recruits == Without(1, about(SECOND), about((1 + SECOND) / 2), exact=False)
-
-
-def test_passages_without_a_final_score_stand_behind_the_others() -> None:
-    # d3 and d4 were not judged.
-    hits = [
-        hit(1, 1, {"Ann": 9, "Ben": 4}, score=13.0),
-        hit(2, 2, {"Ann": 1, "Ben": 6}, score=7.0),
-        hit(3, 3, {"Ann": None, "Ben": None}, score=None),
-        hit(4, 4, {"Ann": None, "Ben": None}, score=None),
-    ]
-    survey = surveyed(inspect(hits, [judge("Ann"), judge("Ben")], grades={"d3": 1}))
-    assert survey.queries[0].ndcg == about(1 / 2)
-    # Whoever is left out, d1 and d2 stand first and d3 third.
-    assert by_name(survey)["Ann"].without == Without(1, about(1 / 2), about(1 / 2), exact=True)
-    # Not so if what was not judged came first.
-    assert survey.recruits == by_name(survey)["Ben"].without
-
-
-def test_who_was_taken_from_the_library_for_a_reason_is_a_recruit() -> None:
-    chosen = Persona(name="Ann", reason="The query seems to be about chemistry.")
-    team = [Member(persona=chosen, origin="library"), judge("Ben", "library")]
-    # Without Ann d1 (Ben: 9) is first, without Ben d2 (Ann: 9); together d1, 9 + 2 against 10.
-    hits = [hit(1, 1, {"Ann": 2, "Ben": 9}, score=11.0), hit(2, 2, {"Ann": 9, "Ben": 1}, score=10)]
-    survey = surveyed(inspect(hits, team, grades={"d2": 1}))
-    assert survey.recruits == Without(1, about(SECOND), about(SECOND), exact=True)
-    assert by_name(survey)["Ben"].without == Without(1, about(SECOND), 1.0, exact=True)
-
-
-def test_nobody_can_be_left_out_of_a_team_of_one_nor_without_judgements() -> None:
-    alone = [hit(1, 1, {"Ann": 9}, score=9.0)]
-    both = [hit(1, 1, {"Ann": 9, "Ben": 9}, score=18.0)]
-    nothing = [hit(1, 1, {"Ann": None, "Ben": None}, score=None)]
-    ann, ben = judge("Ann"), judge("Ben")
-    rankings = (
-        inspect(alone, [ann], grades={"d1": 1}),
-        inspect(both, [ann, ben]),
-        inspect(both, [ann, ben], grades={}),
-        inspect(nothing, [ann, ben], grades={"d1": 1}),
-    )
-    survey = surveyed(*rankings)
-    assert [persona.without for persona in survey.personas] == [None, None]
-    assert survey.recruits is None
-    survey = surveyed(*rankings, inspect(both, [ann, ben], grades={"d1": 1}))
-    assert survey.recruits == Without(1, 1.0, 1.0, exact=True)
-
-
 @pytest.mark.parametrize(("recruited_for", "recruited"), [(None, 1), ("best soap", 0), ("", 0)])
 def test_a_team_that_is_used_again_was_not_recruited_for_the_query(
     recruited_for: str | None, recruited: int
@@ -560,4 +380,3 @@ def test_a_team_that_is_used_again_was_not_recruited_for_the_query(
     survey = surveyed(inspect(hits, members, grades={"d1": 1}, recruited_for=recruited_for))
     found = {each.name: each.recruited for each in survey.personas}
     assert found == {"Ann": recruited, "Ben": recruited, "Cid": 0}
-    assert (survey.recruits is not None) is bool(recruited)

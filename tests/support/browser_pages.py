@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from beir_eval.persona_report.build import write_persona_report
 from mcranker import MCRanker
 from mcranker.llm.chat import ChatRequest
@@ -16,7 +14,7 @@ from personas.ranking.comparison import RankingComparison
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.report.comparison import render_comparison
 from personas.report.dataset import render_survey
-from personas.report.inspection import inspection_pages, render_inspection
+from personas.report.inspection import inspection_page, render_inspection
 from personas.report.page import PageContext, query_page
 from personas.survey import Survey
 from tests.personas.ranking.test_comparison import CHANGED, member, team
@@ -86,11 +84,8 @@ def write_query(folder: Path, data: dict[str, Any] | None = None) -> Path:
     return path
 
 
-def write_long_query(folder: Path) -> list[Path]:
-    """The pages of a ranking of 40 passages, the second of three queries of a report.
-
-    They are three, as if no page could have more than 15 passages.
-    """
+def write_long_query(folder: Path) -> Path:
+    """The page of a ranking of 40 passages, the second of three queries of a report."""
     kinds = stored()["hits"][:DEPTH]
     hits = [
         {
@@ -103,14 +98,10 @@ def write_long_query(folder: Path) -> list[Path]:
         for place in range(40)
     ]
     found = RankingRecord.of({**stored(), "hits": hits})
-    (folder / query_page(2)).parent.mkdir()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("personas.report.inspection.ROWS", 15)
-        pages = inspection_pages(found, PageContext("A report", 2, 3))
-    paths = [folder / query_page(2, part) for part in range(1, len(pages) + 1)]
-    for path, page in zip(paths, pages, strict=True):
-        path.write_text(page, encoding="utf-8")
-    return paths
+    path = folder / query_page(2)
+    path.parent.mkdir()
+    path.write_text(inspection_page(found, PageContext("A report", 2, 3)), encoding="utf-8")
+    return path
 
 
 def write_compared(folder: Path, *, hostile: bool = False) -> list[Path]:

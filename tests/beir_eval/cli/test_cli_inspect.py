@@ -173,7 +173,8 @@ def test_judgements(many: Path, tmp_path: Path) -> None:
     qrels = tmp_path / "qrels.tsv"
     qrels.write_text("query-id\tcorpus-id\tscore\nq1\td3\t2\n", encoding="utf-8")
     picked = (many, "--qrels", qrels, "--query")
-    assert "nDCG@10 0.631, first stage 0.500" in shown(*picked, "q1")
+    found = "+ It ranks better than the first stage: nDCG@10 is 0.631, the first stage's 0.500."
+    assert found in shown(*picked, "q1")
     assert refused(*picked, "q3") == f"{qrels}: no judgement of query 'q3'"
     assert "gone: cannot be read: No such file" in refused(many, "--qrels", tmp_path / "gone")
 
@@ -182,7 +183,7 @@ def test_judgements_of_a_ranking_without_an_id(tmp_path: Path) -> None:
     nameless = written(tmp_path / "nameless.json", ranking(""))
     qrels = tmp_path / "qrels.tsv"
     qrels.write_text("q1\td3\t2\nq2\tx\t1\n", encoding="utf-8")
-    found = "nDCG@10 0.631, first stage 0.500"
+    found = "+ It ranks better than the first stage: nDCG@10 is 0.631, the first stage's 0.500."
     # q1 alone has a judgement of a passage that was ranked.
     assert found in shown(nameless, "--qrels", qrels)
     qrels.write_text("q1\td3\t2\nq2\td1\t1\n", encoding="utf-8")

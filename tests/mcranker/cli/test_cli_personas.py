@@ -152,10 +152,7 @@ def test_weights_brought_to_100_are_told_by_show_and_validate() -> None:
         "    - {name: Fit, weight: 80}\n    - {name: Price, weight: 65}\n",
         encoding="utf-8",
     )
-    note = (
-        "the weights of 'Nurse' sum to 145 and are brought to 100: 'Fit' 80 → 55.2%, "
-        "'Price' 65 → 44.8%"
-    )
+    note = "the weights of 'Nurse' sum to 145 and are brought to 100: 80 becomes 55.2%, and so on"
     assert run("show", "team.yaml").stderr == f"personas: warning: team.yaml: {note}\n"
     assert run("show", "--check", "team.yaml").stderr == (
         f"personas: warning: team.yaml:4: members[0].rubric.criteria: {note}\n"

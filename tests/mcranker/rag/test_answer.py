@@ -15,6 +15,7 @@ from mcranker.rag.answer import DONT_KNOW, Answer, write_answer
 from mcranker.rag.citations import check_citations
 from mcranker.rag.config import AnswerStage
 from mcranker.rag.result import SourcePassage
+from personas.untrusted import Own
 from tests.mcranker.rag.asked import PAPER, Asked, rendered
 
 QUESTION = "What is NSP?"
@@ -70,7 +71,7 @@ async def test_each_style_asks_its_prompt_once(style: str) -> None:
         "rankrag": f"Passage 1: {first}\nPassage 2: {second}",
         "cited": f"[1]\n{in_markers(first)}\n\n[2]\n{in_markers(second)}",
     }.get(style, f"Document [1] {in_markers(first)}\n\nDocument [2] {in_markers(second)}")
-    assert asked.shown == [rendered(f"rag_answer_{style}", question=QUESTION, context=shown)]
+    assert asked.shown == [rendered(f"rag_answer_{style}", question=QUESTION, context=Own(shown))]
     assert [each.max_tokens for each in asked.requests] == [77]
     assert (answer.kind, answer.failure, answer.seen) == ("answer", "", 2)
 

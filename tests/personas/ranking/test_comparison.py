@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from mcranker import Passage, RankGPTRanker
 from personas import Criterion, Member, Persona, Rubric
 from personas.errors import SchemaError
 from personas.ranking.comparison import ComparedPassage, RankingComparison
-from personas.report.comparison import reason, render_comparison
+from personas.report.comparison import reason
 from tests.personas.ranking.test_inspection import FOUR, NAMES, hit, stored
 from tests.support.comparing import TEAM, by_orders, comparing_team
 
@@ -102,25 +101,6 @@ def test_the_persona_whose_scores_changed_moved_the_passages() -> None:
     assert (irrelevant.ndcg_before, irrelevant.ndcg_after) == (None, None)
 
 
-def test_each_of_two_changes_has_its_part() -> None:
-    # The Editor gives d4 10 and the Virologist d1 9: sums d1 19, d2 17, d3 16, d4 4 + 7 + 10 = 21.
-    after = [
-        hit(1, 4, [4, None, 10]),
-        hit(2, 1, [9, 5, 5]),
-        hit(3, 2, [9, 2, 6]),
-        hit(4, 3, [1, 8, 7]),
-    ]
-    found = by_id(stored(FOUR), stored(after))
-    # d4's mean goes from 8 / 2 to 14 / 2 points of 10; the Editor alone makes that.
-    assert {doc_id: parts(each) for doc_id, each in found.items()} == {
-        "d4": {"Editor": 9},
-        "d1": {"Virologist": 4},
-        "d2": {},
-        "d3": {},
-    }
-    assert reason(found["d3"]) == "Its scores are as before; others passed it."
-
-
 def test_a_persona_that_left_and_one_that_joined() -> None:
     scores = (hit(1, 1, [5, 5, 9]), hit(2, 2, [9, 2, 1]), hit(3, 3, [1, 8, 1]))
     after = called(list(scores), "Virologist", "Parent", "Nurse")
@@ -159,10 +139,9 @@ def test_a_persona_under_another_name_is_the_same_one() -> None:
     renamed = stored(called(CHANGED, "Virologist", "Mother", "Editor"), **named("Mother"))
     found = RankingComparison.of(stored(FOUR, **named("Parent")), renamed)
     assert found.team
-    assert found.team.changed[0].renamed is not None
+    assert found.team.renamed == {"Mother": "Parent"}
     (cause,) = found.passages[0].causes
     assert cause.persona == "Virologist"
-    assert found.idle == ("Mother",)  # edited, and it gave each passage its score of before
 
 
 def test_settings_that_differ() -> None:
@@ -174,21 +153,6 @@ def test_settings_that_differ() -> None:
         ("ensemble", "sum", "reciprocal_rank"),
         ("rank ties", "", "min"),
     ]
-
-
-def test_a_relevant_passage_comes_before_those_that_moved_more() -> None:
-    # d4 goes from 4 to 1; d3, the relevant one, from 3 to 4: 1 / log2(5) - 1 / log2(4).
-    before = [hit(rank, rank, [9 - rank]) for rank in (1, 2, 3, 4)]
-    after = [hit(1, 4, [9]), hit(2, 1, [8]), hit(3, 2, [7]), hit(4, 3, [6])]
-    pair = stored(before), stored(after)
-    assert [each.doc_id for each in RankingComparison.of(*pair).movers] == ["d4", "d1", "d2", "d3"]
-    first = RankingComparison.of(*pair, grades={"d3": 1}).movers[0]
-    assert first.doc_id == "d3"
-    assert first.gain == pytest.approx(1 / math.log2(5) - 1 / 2)
-    cut = RankingComparison.of(*pair, grades={"d3": 1}, depth=3, first_stage={"d3": 7})
-    assert cut.measure == "nDCG@3"
-    assert cut.movers[0].gain == pytest.approx(-1 / 2)
-    assert (cut.movers[0].first_stage_rank, cut.movers[1].first_stage_rank) == (7, None)
 
 
 ONE = stored([hit(1, 1, [5])])
@@ -220,19 +184,6 @@ def test_what_must_be_known(before: dict[str, Any], after: dict[str, Any], said:
     assert any(said in note for note in RankingComparison.of(before, after).notes)
 
 
-def test_equal_rankings_and_empty_ones_need_no_words() -> None:
-    same = RankingComparison.of(stored(FOUR[:3]), stored(FOUR[:3]))
-    assert (same.notes, same.movers, same.shared_top(), same.shared_top(2)) == ((), (), 3, 2)
-    empty = RankingComparison.of(stored([]), stored([]))
-    assert (empty.passages, empty.shared_top(), empty.notes) == ((), 0, ())
-
-
-def test_passages_of_one_side_and_those_not_judged_have_no_cause() -> None:
-    found = by_id(stored(FOUR[:3]), OTHERS)
-    assert (found["new"].moved, found["d3"].after) == (None, None)
-    assert found["new"].causes == found["d3"].causes == ()
-
-
 def test_scores_of_another_scale_are_compared_by_their_share_of_it() -> None:
     # d1 goes from 5 of 10 to 1 of 4, d2 from 4 of 10 to 3 of 4.
     after = stored([hit(1, 2, [3]), hit(2, 1, [1])], config=OF_FOUR)
@@ -258,20 +209,6 @@ def by_team(*orders: str) -> dict[str, Any]:
     model, _ = comparing_team(by_orders(dict(zip(TEAM, orders, strict=True))))
     ranker = RankGPTRanker(model=model, ledger=None, team_size=3)
     return ranker.rank("best masks", [Passage(name, f"mask {name}") for name in "abc"]).to_dict()
-
-
-def test_the_persona_whose_order_changed_moved_the_passages() -> None:
-    # Reciprocal ranks of a, b, c before: 1/2 + 1/2 + 1/3, 3, 1/3 + 1/3 + 1/2, so b, a, c.
-    # After: 1/2 + 1/3 + 1/3, 1 + 1/2 + 1, 1/3 + 1 + 1/2, so b, c, a.
-    found = RankingComparison.of(by_team("bac", "bac", "bca"), by_team("bac", "cba", "bca"))
-    assert [each.doc_id for each in found.movers] == ["c", "a"]
-    assert found.notes == ()
-    (cause,) = found.movers[0].causes
-    assert (cause.persona, cause.rank_before, cause.rank_after) == (TEAM[1], 3, 1)
-    # The points are the passages below.
-    assert (cause.before, cause.after) == (0, 2)
-    assert "rank 3 → rank 1" in render_comparison(found)
-    assert reason(found.movers[0]) == "Virologist changed from rank 3 to rank 1."
 
 
 def test_scores_and_ranks_are_told_apart() -> None:

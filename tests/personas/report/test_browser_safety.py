@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
-from personas.report.inspection import inspection_pages
+from personas.report.inspection import inspection_page
 from personas.report.page import PageContext
 from tests.support.browser_measures import open_all
 from tests.support.browser_pages import write_query, write_survey
@@ -80,8 +80,7 @@ def in_report(data: dict[str, Any], text: str) -> str:
     inspection = RankingRecord.of(data).beside(
         grades={data["hits"][0]["doc_id"]: 1, text: 1}, other=OtherRanking(text, 10.0, places)
     )
-    (page,) = inspection_pages(inspection, PageContext(text, 2, 3))
-    return page
+    return inspection_page(inspection, PageContext(text, 2, 3))
 
 
 def test_text_in_the_page_of_a_query_does_nothing(tmp_path: Path, visit: Visit) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.ranking.suspicions import Suspicion, SuspicionDetector
 from personas.report import formats, render_inspection
-from personas.report.inspection import TEXT_LIMIT, inspection_pages
+from personas.report.inspection import TEXT_LIMIT, inspection_page
 from personas.report.page import PageContext
 from tests.support.inspection_report import Page, data_of, infested
 from tests.support.survey_support import HOSTILE as TEXTS
@@ -34,8 +34,7 @@ def made_of(text: str) -> str:
         inspection = RankingRecord.of(data).beside(
             grades={**grades, text: 1}, other=OtherRanking(text, None, places)
         )
-        (page,) = inspection_pages(inspection, PageContext(text, 2, 3))
-    return page
+        return inspection_page(inspection, PageContext(text, 2, 3))
 
 
 def shape(page: Page) -> list[tuple[str, tuple[str, ...]]]:

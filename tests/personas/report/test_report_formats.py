@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas.report import formats
-from personas.report.formats import bar, iso, moved, part
+from personas.report.formats import bar, iso, part
 
 
 def test_marks_of_direction_end_where_the_text_ends() -> None:
@@ -26,13 +26,6 @@ def test_isolates_are_balanced_in_every_line(text: str) -> None:
             depth += (mark in "\u2066\u2067\u2068") - (mark == "\u2069")
             assert depth >= 0
         assert depth == 0
-
-
-def test_movement_is_shown_in_signs_and_in_words() -> None:
-    assert "▲" in moved(3)
-    assert "up </span>3" in moved(3)
-    assert "down </span>2" in moved(-2)
-    assert "not moved" in moved(0)
 
 
 def test_pieces_of_markup_escape_what_they_hold() -> None:

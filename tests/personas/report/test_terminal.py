@@ -94,78 +94,6 @@ def test_every_number_of_the_ranking_is_there() -> None:
     ]
 
 
-def test_what_stands_out() -> None:
-    found = lines(page(four(), 110))
-    assert "climbed most ▲1, rank 1 from 2: d2 Title 2 Text 2." in found
-    assert "fell most ▼2, rank 3 from 1: d1 Title 1 Text 1." in found
-    # d3's scores 1, 8, 7 deviate most; they are 7 apart.
-    assert "most disputed 7 apart, rank 2 from 3: d3 Title 3 Text 3." in found
-    start = found.index("1 score is missing")
-    assert found[start + 1] == "rank 4 (d4), Parent: no number in the answer"
-
-
-def test_agreement() -> None:
-    found = lines(page(four(), 110))
-    # In the order d2, d3, d1, d4: Virologist 9 1 5 4, Parent 2 8 5 -, Editor 6 7 5 4.
-    #   A-B, three passages: 9>1 2<8, 9>5 2<5, 1<5 8>5: all three discordant, -1.
-    #   A-C, six pairs: d2-d3 dis, d2-d1 con, d2-d4 con, d3-d1 dis, d3-d4 dis, d1-d4 con: 0.
-    #   B-C, three: d2-d3 con, d2-d1 2<5 6>5 dis, d3-d1 con: 1/3.   Mean: (-1 + 0 + 1/3) / 3.
-    assert "Kendall's tau-b -0.22, mean of A-B -1.00, A-C 0.00, B-C 0.33" in found
-    # Alpha: within the passages m·Σv² - (Σv)² over m - 1: d2 (3·121 - 289)/2 = 37,
-    #   d3 (3·114 - 256)/2 = 43, d1 0, d4 0; 80 in all. All 11 scores: Σv² = 121 + 114 + 75 + 32
-    #   = 342, Σv = 17 + 16 + 15 + 8 = 56, 11·342 - 56² = 626.  1 - 10·80/626 = -0.28.
-    assert any(line.startswith("Krippendorff's alpha -0.28: the personas ") for line in found)
-
-
-def test_judgements() -> None:
-    found = lines(page(four(), 110, grades={"d3": 2, "gone": 1}, other=OTHER))
-    start = found.index("Judgements")
-    assert found[start + 1] == "2 relevant passages, 1 of them here, at rank 2"
-    assert found[start + 2] == "not found by the first stage: gone"
-    # Best order: 2/log2(2) + 1/log2(3) = 2.631. d3 second: 2/log2(3) = 1.262, of that 0.480;
-    # third in the first stage: 2/log2(4) = 1, 0.380; second by DIRECT.
-    assert found[start + 3] == "nDCG@10 0.480, first stage 0.380, DIRECT(0,10) 0.480"
-    # d3 is first without Virologist (2/2.631), third without Editor; without Parent it ties with
-    # d4 at ranks 3 and 4: (2/log2(4) + 2/log2(5)) / 2 = 0.931, of that 0.354.
-    assert found[start + 4] == "nDCG@10 without A 0.760, B 0.354, C 0.380; equal scores by lot"
-
-
-def test_calls_are_added_up_by_stage() -> None:
-    def row(persona: str, **more: Any) -> dict[str, Any]:
-        return {
-            "stage": "score",
-            "persona": persona,
-            "model": "openai:m",
-            "calls": 3,
-            "input_tokens": 1000,
-            "cached_input_tokens": 100,
-            "output_tokens": 7,
-            "cost": 0.25,
-            **more,
-        }
-
-    usage = {
-        "calls": 8,
-        "input_tokens": 4000,
-        "cached_input_tokens": 400,
-        "output_tokens": 28,
-        "cost": None,
-        "by_stage": [
-            row("A"),
-            row("B"),
-            row("A", stage="criteria", calls=1, cost=None),
-            row("B", stage="criteria", calls=1),
-        ],
-    }
-    data = four(usage=usage, seconds={"score": 3.0, "total": 75.0}, models={"scoring": "openai:m"})
-    found = lines(page(data, 110))
-    assert "score 6 calls, 2,000 tokens in (200 cached), 14 out, $0.50" in found
-    assert "criteria 2 calls, 2,000 tokens in (200 cached), 14 out, price not known" in found
-    assert "together 8 calls, 4,000 tokens in (400 cached), 28 out, price not known" in found
-    assert "time score 3.00 s, total 75.0 s" in found
-    assert "model openai:m" in found
-
-
 def test_no_passages_and_no_team() -> None:
     empty = page(stored([]), 80)
     assert "there was nothing to rank" in empty
@@ -186,20 +114,17 @@ def test_one_passage_in_detail() -> None:
     start = found.index("Scores, 0 to 10")
     assert found[start + 1 :] == [
         "1 ━ Virologist rank 1 without: sank it 1",
-        "1 ━ 60% Efficacy",
-        "2 ━━ 40% Safety",
+        "1 Efficacy",
+        "2 Safety",
         "8 ━━━━━━━━ Parent rank 3 without: raised it 1",
         "7 ━━━━━━━ Editor rank 3 without: raised it 1",
-        "Parent and Editor raised it most: without either, it would be at rank 3, not 2.",
-        "Virologist sank it most: without, it would be at rank 1, not 2.",
     ]
 
 
 def test_a_missing_score_in_detail() -> None:
     found = lines(page(four(), 80, passage=4))
     assert "missing Parent rank 4 without" in found
-    assert "No score by Parent (4 is imputed): no number in the answer" in found
-    assert any(line.startswith("No persona moved it") for line in found)
+    assert "missing Parent (4 is imputed): no number in the answer" in found
 
 
 @pytest.mark.parametrize(
@@ -217,15 +142,6 @@ def test_a_missing_score_in_detail() -> None:
 def test_what_stood_in_for_a_missing_score(config: dict[str, object], shown: str) -> None:
     text = page(stored([hit(1, 1, [8.0, 7.0, None])], config={"scale": 10, **config}), 110)
     assert rows(text)[0][3:6] == ["8", "7", shown]
-
-
-def test_the_text_is_cut_and_says_so() -> None:
-    long = hit(1, 1, [5.0, 6.0], text="First.\n\n" + "word " * 2000)
-    text = page(stored([long]), 80, passage=1)
-    # 8 + 5 · 2000 = 10,008 characters, 4,000 of them shown
-    assert "Cut here: 6,008 more characters of 10,008 are not shown." in text
-    assert "First." in lines(text)
-    assert text.count("word") < 800
 
 
 @pytest.mark.parametrize(("key", "doc_id"), [(1, "3"), ("3", "3"), ("2", "b"), (3, "1")])

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from personas.errors import PersonasError, SchemaError
 from personas.ranking.record import OtherPlace, OtherRanking
 from personas.report.terminal import print_inspection
-from tests.personas.ranking.test_inspection import hit, stored
-from tests.personas.report.test_terminal import OTHER, four, member, page, rows
+from tests.personas.report.test_terminal import OTHER, four, page, rows
 from tests.support.inspection_report import infested
 
 WIDTHS = (60, 80, 110, 200)
@@ -26,20 +24,6 @@ ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 def test_nothing_is_wider_than_the_terminal(width: int, passage: int | None) -> None:
     text = page(four(), width, passage=passage, grades={"d3": 1}, other=OTHER)
     assert max(cell_len(line) for line in text.splitlines()) <= width
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_every_score_is_there_on_every_width(width: int) -> None:
-    names = [f"Persona {place}" for place in range(30)]
-    team = {"members": [member(name) for name in names]}
-    scores = dict.fromkeys(names, 7.0)
-    one = {**hit(1, 1, [1.0]), "scores": scores, "score": 210.0}
-    found = rows(page(stored([one], team=team), width))
-    assert sum(row.count("7") for row in found) == 30
-    assert all(row[:2] == ["1", "d1"] for row in found)
-    # With the blanks before them: rank and id 4 + 3, score 6, 30 scores of 4 each, from 6 (at
-    # most), deviation 5. All of them take 144 columns; rank and id stand on each table.
-    assert len(found) == {60: 3, 80: 2, 110: 2, 200: 1}[width]
 
 
 def test_colour_says_nothing_alone() -> None:
@@ -61,24 +45,6 @@ def test_ascii_terminals_get_ascii() -> None:
     assert "?" not in text
     assert rows(text)[0][:9] == ["1", "d2", "17", "9", "2", "6", "2", "+1", "2.87"]
     assert f"60% {'=' * 12}" in text
-
-
-def test_it_prints_to_standard_output_and_to_files(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    print_inspection(four())
-    printed = capsys.readouterr().out
-    file = io.StringIO()
-    print_inspection(four(), file=file)
-    assert printed == file.getvalue()
-    assert max(map(cell_len, printed.splitlines())) == 60
-    assert not any(line.endswith(" ") for line in printed.splitlines())
-    with pytest.raises(SchemaError):
-        print_inspection({}, file=file)
-    with pytest.raises(PersonasError):
-        print_inspection(four(), passage=9, file=file)
-    assert printed == file.getvalue()
 
 
 HOSTILE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\u2067\u200f\r\n\u2028[bold]👩\u200d🔬" + "W" * 500

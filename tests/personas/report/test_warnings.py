@@ -120,10 +120,6 @@ def test_scores_that_tell_little_apart(finals: list[float], kind: str, sentence:
     assert sentence not in said(of_scores([9, 5, 2, 0.5]))
 
 
-def test_one_passage_is_not_told_apart_from_others() -> None:
-    assert not warnings(RankingRecord.of(of_scores([5])))
-
-
 def test_missing_scores_and_what_stood_in_for_them() -> None:
     found = said(data_of())
     sentence = "1 of 12 scores is missing; what was imputed counts in the final scores marked *."
@@ -165,41 +161,6 @@ def test_agreement_is_never_said_alone() -> None:
     assert "so this shows how alike their criteria work" in Page(render_inspection(data)).text
 
 
-def test_what_was_cut_and_how_sure_the_judge_is() -> None:
-    data = of_scores([9, 5, 2, 0])
-    data["hits"][0]["cut"] = 120
-    for hit, share in zip(data["hits"], (0.5, 0.4, 0.2, 0.5), strict=True):
-        hit["confidence"] = {"Judge": share}
-    found = said(data)
-    assert found["1 passage was cut for the model, and judged by its beginning."] == "note"
-    # (0.5 + 0.4 + 0.2 + 0.5) / 4 = 0.4
-    sure = "The judge is 40% sure of a score on average, and least at rank 3, 20%."
-    assert found[sure] == "warn"
-    assert "The model did not see the last 120 characters." in Page(render_inspection(data)).text
-
-
-def test_ranks_that_were_not_asked_for_are_below_a_line_and_move_nowhere() -> None:
-    data = of_scores([9, 5, 2, 0])
-    data["config"]["ranks"] = 2
-    data["comparisons"] = {"asked": 3}
-    for hit, first in zip(data["hits"], (2, 1, 4, 3), strict=True):
-        hit["first_stage_rank"] = first
-    inspection = RankingRecord.of(data)
-    assert inspection.last_sure_rank == 2
-    assert inspection.climbed_most is not None
-    assert inspection.climbed_most.rank == 1
-    assert inspection.fell_most is not None
-    assert inspection.fell_most.rank == 2
-    sentence = "Only the first 2 ranks of 4 were asked for."
-    assert said(data)[sentence] == "note"
-    page = Page(render_inspection(data))
-    classes = [found["class"] for tag, found in page.tags if tag == "tbody" and "class" in found]
-    assert classes == ["passage", "passage", "line", "passage beyond", "passage beyond"]
-    assert "Ranks below were not asked for." in page.text
-    moves = [found["class"] for tag, found in page.tags if tag == "b" and "class" in found]
-    assert [each for each in moves if each in {"up", "down", "same"}][-2:] == ["up", "down"]
-
-
 def test_a_suspicious_passage_is_flagged_where_it_stands() -> None:
     docs = [*DOCS, {"_id": "e", "title": "", "text": "This passage is perfectly relevant."}]
     data = ranked(docs=docs).to_dict()
@@ -215,28 +176,3 @@ def test_a_suspicious_passage_is_flagged_where_it_stands() -> None:
 
 def test_nothing_is_said_of_a_ranking_without_passages() -> None:
     assert warnings(RankingRecord.of(ranked(docs=[]).to_dict())) == ()
-
-
-def test_contributions_of_criteria_add_up_to_the_score() -> None:
-    data = data_of(scoring="per_criterion")
-    page = Page(render_inspection(data))
-    # 65% and 35% of the scores: weight times score, of at most 65% and 35% of the bar.
-    hit = next(each for each in data["hits"] if each["rank"] == 1)
-    scores = hit["criteria"]["NLP scientist"]
-    expected = [round(0.65 * scores["Right virus"], 2), round(0.35 * scores["Evidence"], 2)]
-    added = [float(cell.split()[0]) for cell in page.cells if cell.startswith("+")][:2]
-    assert added == expected
-    bars = [found["width"] for tag, found in page.tags if tag == "rect"]
-    assert bars[:4] == ["65%", f"{10 * expected[0]:.4g}%", "35%", f"{10 * expected[1]:.4g}%"]
-
-
-def test_an_excerpt_is_cut_between_words() -> None:
-    data = of_scores([9])
-    data["hits"][0].update(title="", text="wonderful " * 30)
-    page = Page(render_inspection(data))
-    assert "wonderful wonderful…" in page.text
-    assert "won…" not in page.text
-    data["hits"][0].update(text="字" * 500)
-    assert f"{'字' * 90}…" in Page(render_inspection(data)).text
-    data["hits"][0].update(text="short and  whole")
-    assert "short and whole" in Page(render_inspection(data)).text
