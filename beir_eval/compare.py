@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import models_of
@@ -28,8 +28,6 @@ from personas.sanitize import plain
 
 FIRST_STAGE_NAME = "first-stage"
 """Means the first stage's run of what the other run has ranked."""
-Texts = Mapping[str, tuple[str, str]]
-"""Document id -> title and text."""
 
 _NO_MODEL_OPTIONS = ("model", "base_url", "ledger")
 _SHOWN = 0.00005
@@ -196,7 +194,6 @@ def compare_pair(
     *,
     measure: str = "nDCG@10",
     top: int = 5,
-    direction: Literal["both", "gains", "losses"] = "both",
     query: str | None = None,
 ) -> ComparedRuns:
     """Compare two runs, and explain the queries that changed most."""
@@ -213,11 +210,7 @@ def compare_pair(
     values = [of.only(ids) for of in every]
     test = compare_runs({"": dict(zip("ab", values, strict=True))}, "a")[""]["b"]
     changes = {each: values[1].of[each] - values[0].of[each] for each in ids}
-    wanted = [
-        each
-        for each, change in changes.items()
-        if abs(change) > EQUAL and (direction == "both" or (change > 0) == (direction == "gains"))
-    ]
+    wanted = [each for each, change in changes.items() if abs(change) > EQUAL]
     # Rounded, so that equal changes stay equal whatever they are made of.
     wanted.sort(key=lambda each: -round(abs(changes[each]), 9))
     chosen = wanted[:top] if query is None else [query]

@@ -45,8 +45,8 @@ mcranker rank q a --max-cost inf => inf
 mcranker inspect saved.json --top {BIG} => {BIG}
 mcranker ledger --remove --older-than nan => nan
 mcranker ledger --remove --older-than 1e300 --ledger gone.db => gone.db
-beir-eval run --dataset tiny --ranker direct -o b=1.5 => 1.5
-beir-eval retrieve tiny --out o --limit {BIG} => {BIG}
+beir-eval retrieve tiny --out o --b 1.5 => 1.5
+beir-eval retrieve tiny --out o --depth {BIG} => {BIG}
 beir-eval fuse run.trec run2.trec --out o --method wsum --param weights=1e400,1 => 1e400
 beir-eval fuse run.trec run2.trec --out o.trec.gz => leave out '.gz'
 mcranker compare "runs/scifact/DIRECT(0,10)" first-stage --passages 0 => 0
@@ -64,7 +64,6 @@ beir-eval run --dataset tiny --ranker direct --queries zero.bin => zero.bin
 beir-eval run --dataset tiny --ranker direct --first-stage foreign.trec => foreign.trec
 beir-eval run --dataset tiny --ranker direct --measures odd => odd
 beir-eval run --dataset tiny --ranker direct --measures nDCG@{BIG} => {BIG}
-beir-eval run --dataset tiny --ranker direct --ranker mcranker --label x => --label
 beir-eval run bad.toml => bad.toml
 beir-eval run latin.toml => latin.toml
 beir-eval evaluate run.trec --qrels qrels.tsv --dataset tiny => --qrels
@@ -117,7 +116,6 @@ mcranker rank q --docs ^ => \\udcff
 mcranker rank q a -o dataset=^ -o criteria=dataset => dataset
 mcranker rank q a --team ^.yaml => \\udcff.yaml
 mcranker inspect ^ => \\udcff
-beir-eval run --dataset tiny --ranker direct --label a^ => a\\udcff
 beir-eval run --dataset tiny --ranker mcranker --team ^team.yaml --out o => \\udcff
 """
 GOOD = '{"id": "d1", "text": "one"}\n'

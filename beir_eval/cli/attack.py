@@ -27,14 +27,14 @@ from mcranker.cli.output import (
     Failure,
     output,
     present,
-    print_json,
     saying_where,
 )
 from mcranker.cli.progress import Tracker, fetch_models, showing
-from mcranker.cli.results import check_local_models
+from mcranker.cli.results import check_local_models, show_estimates
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
+from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget
-from personas.console import numbers, print_page, table
+from personas.console import numbers, table
 from personas.format import counted, optional, signed
 from personas.sanitize import json_text, plain
 
@@ -96,30 +96,14 @@ async def _all(
 
 
 def _dry_run(ctx: click.Context, campaign: Campaign, pairs: Sequence[tuple[str, str]]) -> int:
-    async def count() -> list[dict[str, Any]]:
-        rows = [(*pair, await campaign.estimate(*pair)) for pair in pairs]
+    async def count() -> list[tuple[dict[str, str], Estimate]]:
+        found = [(*pair, await campaign.estimate(*pair)) for pair in pairs]
         return [
-            {"ranker": name, "defence": defence, "estimate": each and each.to_dict()}
-            for name, defence, each in rows
+            ({"ranker": name, "defence": defence}, each) for name, defence, each in found if each
         ]
 
-    estimates = run_loop(count)
-
-    def show(console: Console) -> None:
-        lines = ((row["ranker"], row["defence"], *_counts(row["estimate"])) for row in estimates)
-        console.print(table(["ranker", "defence", *numbers("calls", "in ledger")], lines))
-        console.print(Text("Nothing was sent."))
-
-    return present(ctx, show, estimates=estimates)
-
-
-def _counts(estimate: dict[str, Any] | None) -> tuple[str, str]:
-    if estimate is None:
-        return "left out", ""
-    calls, fewest = f"{estimate['calls']:,}", estimate["calls_at_least"]
-    if fewest < estimate["calls"]:
-        calls = f"{fewest:,} to {calls}"
-    return calls, f"{estimate['reused']:,}"
+    note = "A defence that does not go with a ranker is left out."
+    return show_estimates(ctx, ["ranker", "defence"], run_loop(count), note)
 
 
 def _show(
@@ -135,35 +119,32 @@ def _show(
         "drift": [each.drift(without[each.ranker], qrels) for each in found],
         "left_out": [f"left out: {name}: {why}" for name, why in left_out.items()],
     }
-    missing = sum(row["missing"] for row in results["figures"])
     said = []
-    if missing:
+    if missing := sum(row["missing"] for row in results["figures"]):
         said.append(f"{counted(missing, 'trial')} with a missing reply; counted, and in no mean")
     if failed := [why for each in found for why in each.failed]:
         said.append(f"{counted(len(failed), 'list')} not ranked, the first: {failed[0]}")
     errors = [Failure("MissingScores", "; ".join(said))] if said else []
+
+    def show(console: Console) -> None:
+        _tables(console, attacks.classes, results)
+        for line in [*results["left_out"], *(f"warning: {each.message}" for each in errors)]:
+            say(line)
+
     code = MISSING_SCORES if errors else DONE
-    if ctx.params["output"] == "json":
-        return print_json(code, [each.entry for each in errors], **results)
-    print_page(lambda console: _tables(console, attacks.classes, results))
-    for line in [*results["left_out"], *(f"warning: {each.message}" for each in errors)]:
-        say(line)
-    return code
+    return present(ctx, show, code, [each.entry for each in errors], **results)
 
 
 def _tables(console: Console, classes: Mapping[int, str], results: Mapping[str, Any]) -> None:
-    def named(row: dict[str, Any]) -> tuple[str, str]:
-        return f"{row['class']} {classes[row['class']]}", f"{row['trials']:,}"
-
     risen = ("trials", "rise", "95%", "net", "top 10", "top 3", "gain", "relevant", "missing")
     for key, rows in groupby(results["figures"], key=itemgetter("ranker", "model", "defence")):
         of_classes = (
             (
-                *named(row),
+                *(f"{row['class']} {classes[row['class']]}", f"{row['trials']:,}"),
                 *_mean(row["rise"], 1),
-                _signed(row["net_rise"], 1),
+                _mean(row["net_rise"], 1)[0],
                 *(_share(row[name]) for name in ("top10", "top3")),
-                _signed(row["relevance"], 2),
+                _mean(row["relevance"], 2)[0],
                 *(_share(row["called_relevant"]), f"{row['missing']:,}"),
             )
             for row in rows
@@ -186,13 +167,11 @@ def _tables(console: Console, classes: Mapping[int, str], results: Mapping[str, 
 
 
 def _mean(figure: dict[str, Any], places: int) -> tuple[str, str]:
-    low, high = figure["low"], figure["high"]
-    ends = "" if low is None else f"{signed(low, places)} to {signed(high, places)}"
-    return _signed(figure, places), ends
-
-
-def _signed(figure: dict[str, Any], places: int) -> str:
-    return "" if figure["mean"] is None else signed(figure["mean"], places)
+    mean, low, high = (
+        "" if figure[name] is None else signed(figure[name], places)
+        for name in ("mean", "low", "high")
+    )
+    return mean, f"{low} to {high}" if low else ""
 
 
 def _share(figure: dict[str, Any]) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from beir_eval.cli.flags import count_flag, html_flag
+from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
 from beir_eval.compare import FIRST_STAGE_NAME, compare_pair, open_pair
 from beir_eval.data.datasets import read_qrels
 from mcranker.cli.invocation import say
-from mcranker.cli.output import DONE, envelope, footer, output
-from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag, refuse_page
+from mcranker.cli.output import DONE, footer, present
+from mcranker.cli.verb import Reads, Verb, flag, output_flag, refuse_page
 from mcranker.paths import is_file, is_folder
-from personas.console import print_page, rendered
 from personas.io.atomic import write_whole
 from personas.io.lines import STDIN
 from personas.io.pair_rankings import compare_files
@@ -29,19 +29,11 @@ if TYPE_CHECKING:
 def _compare(ctx: click.Context) -> int:
     given = ctx.params
     sources: tuple[str, str] = given["before"], given["after"]
-    refuse_page(ctx, "out")
+    refuse_page(ctx)
     found, names = (_files if any(map(_holds_rankings, sources)) else _runs)(ctx, sources)
     if given["html"] is None:
-        if given["output"] == "json":
-            text = envelope(DONE, [], comparison=as_dict(found))
-        elif given["out"] is None:
-            print_page(lambda console: show_comparison(console, found, top=given["passages"]))
-            return DONE
-        else:
-            text = rendered(lambda console: show_comparison(console, found, top=given["passages"]))
-        with output(given["out"]) as write:
-            write(text)
-        return DONE
+        shown = partial(show_comparison, found=found, top=given["passages"])
+        return present(ctx, shown, comparison=as_dict(found))
     page = render_comparison(found, before=names[0], after=names[1], footer=footer(ctx))
     write_whole(given["html"], page)
     say(f"the page is {given['html']}")
@@ -59,7 +51,7 @@ def _files(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tupl
                 "or two files or folders of saved rankings",
                 ctx,
             )
-    for option in ("measure", "gains", "losses", "queries"):
+    for option in ("measure", "queries"):
         if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{option} goes with runs; leave it out", ctx)
     found = compare_files(
@@ -77,12 +69,10 @@ def _runs(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tuple
     if given["qrels"]:
         raise click.UsageError("run folders bring their own judgements; leave out --qrels", ctx)
     pair = open_pair(*sources)
-    gains, losses = given["gains"], given["losses"]
     found = compare_pair(
         pair,
         measure=given["measure"],
         top=given["queries"],
-        direction="both" if gains == losses else "gains" if gains else "losses",
         query=given["query"],
     )
     shown = found if given["query"] is None else found.comparisons[0]
@@ -124,16 +114,8 @@ command = Verb(
             default="nDCG@10",
             metavar="NAME",
         ),
-        flag("--gains", "Only queries of the runs that are better in AFTER.", is_flag=True),
-        flag("--losses", "Only queries of the runs that are worse in AFTER.", is_flag=True),
-        flag(
-            "--qrels",
-            "Judgements of saved rankings: query, document and grade as BEIR writes them, or "
-            "TREC's 4 columns. Run folders have their own.",
-            type=Reads(),
-        ),
+        qrels_flag(" Of saved rankings; run folders have their own."),
         output_flag("comparison"),
-        flag("--out", "Write to FILE instead of standard output.", type=Writes()),
         html_flag(),
     ],
     help="""See what moved between two rankings or two runs, and whose scores moved it.
@@ -148,6 +130,6 @@ command = Verb(
 
     \b
       mcranker compare before.json after.json --html moved.html
-      mcranker compare runs/x/scifact/direct runs/x/scifact/mc --losses
+      mcranker compare runs/x/scifact/direct runs/x/scifact/mc
     """,
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
-from rich.table import Column, Table
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag
@@ -19,12 +17,13 @@ from beir_eval.measures.values import compare_runs
 from mcranker import MCRanker, Passage, Query, RankingDone
 from mcranker.cli.invocation import Invocation, run_loop
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.output import DONE, MISSING_SCORES
+from mcranker.cli.output import DONE, MISSING_SCORES, print_line
 from mcranker.cli.progress import QueryTracker, fetch_models, showing
 from mcranker.cli.results import show_ranking
 from mcranker.cli.verb import Verb
-from personas.console import print_page, table
+from personas.console import numbers, print_page, table
 from personas.format import counted
+from personas.report.screen import clipped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,9 +35,7 @@ if TYPE_CHECKING:
 COLLECTION = "mini"
 MEASURE = "nDCG@10"
 BM25_ORDER, TEAM_ORDER = "BM25", "the team"
-SIGNIFICANT = 0.05
 QUERIES, DEPTH = 10, 12
-WIDTH = 96  # columns of running text
 
 LIMITS_OF_ENCODERS = """\
 What to make of this: an encoder compares words and meaning, it does not reason.
@@ -51,12 +48,11 @@ def _demo(ctx: click.Context) -> int:
     dataset = load(COLLECTION)
     queries = dict(list(dataset.queries.items())[: given["queries"]])
     if not given["quiet"]:
-        said = (
+        print_line(
             f"The mini collection: {len(dataset.corpus)} passages, {len(queries)} of its "
-            f"{len(dataset.queries)} queries. BM25 finds {given['depth']} passages a query, "
+            f"{len(dataset.queries)} queries.\nBM25 finds {given['depth']} passages a query, "
             "a team of three ranks them."
         )
-        print(textwrap.fill(said, WIDTH), flush=True)
     options = given_options(ctx)
     fetch_models(options.models, quiet=given["quiet"])
     invocation.doing("finding passages by BM25")
@@ -64,7 +60,6 @@ def _demo(ctx: click.Context) -> int:
     with invocation.noting(not given["quiet"]):
         ranker = MCRanker(team_size=3, **options.options)
     rankings = run_loop(partial(_rank_all, ctx, ranker, dataset, queries, run))
-    invocation.doing("measuring")
     judged = {query_id: dataset.qrels[query_id] for query_id in queries}
     by_team = {
         ranking.query.id: [(doc_id, -float(rank)) for rank, doc_id in enumerate(ranking.ids)]
@@ -75,7 +70,7 @@ def _demo(ctx: click.Context) -> int:
         TEAM_ORDER: evaluate(by_team, judged, (MEASURE,)),
     }
     limits = "" if ranker.models.scoring.capabilities.prompts else LIMITS_OF_ENCODERS
-    print_page(lambda console: _show(console, rankings, measures, dataset, limits))
+    print_page(lambda console: _show(console, rankings, measures, judged, limits))
     return MISSING_SCORES if any(ranking.missing for ranking in rankings) else DONE
 
 
@@ -101,7 +96,7 @@ def _show(
     console: Console,
     rankings: Sequence[Ranking],
     measures: Mapping[str, Evaluation],
-    dataset: Dataset,
+    qrels: Mapping[str, Mapping[str, int]],
     limits: str,
 ) -> None:
     values = {name: each.per_query[MEASURE] for name, each in measures.items()}
@@ -111,43 +106,30 @@ def _show(
 
     shown = max(rankings, key=gain)
     said = "The query that the team helps most" if gain(shown) > 0 else "The first query"
-    console.print()
-    console.print(Text(f"{said}:"))
+    console.print(Text(f"\n{said}:"))
     show_ranking(console, shown, top=10)
-    grades = dataset.qrels[shown.query.id]
+    grades = qrels[shown.query.id]
     best, some = (
         ", ".join(doc_id for doc_id in shown.ids if grades.get(doc_id, 0) == grade)
         for grade in (2, 1)
     )
-    console.print(Text(f"By the judgements, {best} answer the query; {some} in part."))
-    console.print()
-    console.print(_table(rankings, measures))
-    before, after = (each.means[MEASURE] for each in measures.values())
+    console.print(Text(f"By the judgements, {best} answer the query; {some} in part.\n"))
+    rows = [
+        (clipped(each.query.text, 60), *(f"{of[each.query.id]:.3f}" for of in values.values()))
+        for each in rankings
+    ]
+    means = [each.means[MEASURE] for each in measures.values()]
+    rows.append(("mean", *(f"{mean:.3f}" for mean in means)))
+    console.print(table([f"{MEASURE} of the order of", *numbers(*values)], rows))
     tested = compare_runs({COLLECTION: values}, BM25_ORDER)[COLLECTION][TEAM_ORDER]
     verdict = f"significantly {tested.decision}" if tested.decision else "no significant difference"
     count = counted(len(rankings), "query", "queries")
     said = f"not tested ({count})"
     if tested.p_value is not None:
         said = f"p = {tested.p_value:.2g} ({count}): {verdict}"
-    console.print(Text(f"The team {after:.3f} against {before:.3f}, {said}."))
+    console.print(Text(f"The team {means[1]:.3f} against {means[0]:.3f}, {said}."))
     if limits:
-        console.print()
-        console.print(Text(limits))
-
-
-def _table(rankings: Sequence[Ranking], measures: Mapping[str, Evaluation]) -> Table:
-    columns = [Column(name, justify="right") for name in measures]
-    rows = (
-        (
-            textwrap.shorten(query.text, 60, placeholder=" ..."),
-            *(f"{found.per_query[MEASURE][query.id]:.3f}" for found in measures.values()),
-        )
-        for query in (ranking.query for ranking in rankings)
-    )
-    made = table([Column(f"{MEASURE} of the order of", no_wrap=True), *columns], rows)
-    made.add_section()
-    made.add_row("mean", *(f"{each.means[MEASURE]:.3f}" for each in measures.values()))
-    return made
+        console.print(Text(f"\n{limits}"))
 
 
 command = Verb(

@@ -5,21 +5,16 @@ from __future__ import annotations
 import math
 import os
 import sys
-import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
-from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Column
 from rich.text import Text
 
 from beir_eval.cli.flags import (
-    FIRST_STAGE,
-    bm25_flags,
     count_flag,
     dataset_argument,
     measures_flag,
@@ -30,41 +25,29 @@ from beir_eval.data.load import load
 from beir_eval.errors import ExtraMissing
 from beir_eval.measures.metrics import evaluate, measure_names
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.output import DONE, present, print_json, print_line
+from mcranker.cli.output import present
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
-from mcranker.inputs.topics import TOPIC_FIELDS
-from mcranker.inputs.trec import Run, check_name, read_trec, write_trec
-from personas.console import numbers, table
-from personas.format import counted, seconds
+from mcranker.inputs.trec import Run, read_trec, write_trec
+from personas.console import names, numbers, table
+from personas.format import counted
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-MEASURES = "nDCG@10,R@100"
-
 
 def _retrieve(ctx: click.Context) -> int:
     given = ctx.params
-    stage = FirstStage(**{name: given[name] for name in ("engine", "depth", "k1", "b")})
+    options = ("engine", "depth", "k1", "b")
+    stage = FirstStage(**{name: given[name] for name in options})
     measures = measure_names(given["measures"])
     evaluate({}, {"query": {"document": 1}}, measures)  # a bad name is an error before the work
-    clock = [time.perf_counter()]
     with ctx.ensure_object(Invocation).noting(not given["quiet"]):
-        name, split, topic_field = (given[each] for each in ("dataset", "split", "topic_field"))
-        dataset = load(name, split=split, topic_field=topic_field)
-        if given["limit"] is not None:
-            queries = dict(islice(dataset.queries.items(), given["limit"]))
-            qrels = {each: dataset.qrels[each] for each in queries if each in dataset.qrels}
-            dataset = replace(dataset, queries=queries, qrels=qrels)
-        clock.append(time.perf_counter())
+        dataset = load(given["dataset"], split=given["split"])
         run = find(dataset, stage, cache=not given["no_cache"])
-        clock.append(time.perf_counter())
         evaluation = evaluate(run, dataset.qrels, measures)
-        clock.append(time.perf_counter())
     note = stage.note()
     write_trec(run, given["out"], note.name.split()[0])
-    spent = (after - before for before, after in pairwise(clock))
     record = {
         "dataset": dataset.name,
         "run": given["out"],
@@ -74,25 +57,25 @@ def _retrieve(ctx: click.Context) -> int:
         "found": sum(map(len, run.values())),
         "missing_queries": list(evaluation.missing_queries),
         "measures": dict(evaluation.means),
-        "seconds": dict(zip(("load", "search", "measure"), spent, strict=True)),
     }
-    title = dataset.description or dataset.name
-    return present(ctx, lambda console: _show(console, title, record), retrieval=record)
+
+    def show(console: Console) -> None:
+        found = (
+            f"{counted(record['found'], 'document')} for {counted(len(run), 'query', 'queries')}"
+        )
+        lines = [dataset.description, f"{note.name}: {found}, in {given['out']}"]
+        if missing := len(evaluation.missing_queries):
+            words = counted(missing, "judged query", "judged queries")
+            lines.append(f"Nothing was found for {words}; they count 0.")
+        for line in lines:
+            console.print(Text(plain(line)), soft_wrap=True)
+        rows = ((measure, f"{value:.4f}") for measure, value in evaluation.means.items())
+        console.print(table([names("measure"), *numbers(note.name)], rows))
+
+    return present(ctx, show, retrieval=record)
 
 
-def _show(console: Console, title: str, record: Mapping[str, Any]) -> None:
-    name, queries = record["first_stage"]["name"], counted(record["queries"], "query", "queries")
-    found = f"{name}: {counted(record['found'], 'document')} for {queries}, in {record['run']}"
-    for line in (title, found):
-        console.print(Text(plain(line)), soft_wrap=True)
-    rows = ((measure, f"{value:.4f}") for measure, value in record["measures"].items())
-    console.print(table([Column("measure", no_wrap=True), *numbers(name)], rows))
-    if missing := len(record["missing_queries"]):
-        words = counted(missing, "judged query", "judged queries")
-        console.print(Text(f"Nothing was found for {words}; they count 0."))
-    times = ", ".join(f"{step} {seconds(taken)}" for step, taken in record["seconds"].items())
-    console.print(Text(times, style="dim"))
-
+_stage_flag = partial(flag, section="First stage")
 
 RETRIEVE = Verb(
     "retrieve",
@@ -100,37 +83,24 @@ RETRIEVE = Verb(
     params=[
         dataset_argument(),
         flag("--out", "Where the TREC run is written.", type=Writes(), required=True),
-        flag(
-            "--split",
-            "Which judgements, and with them which queries.",
-            metavar="NAME",
-            default="test",
-        ),
-        flag(
-            "--topic-field",
-            "Of a folder with TREC topics, the field that is the query: title (or query), desc "
-            "(description, question) or narr (narrative).",
-            type=click.Choice(TOPIC_FIELDS),
-            default="title",
-        ),
-        count_flag("limit", None, "Only the first N queries."),
-        flag(
+        flag("--split", "Which judgements, and so queries.", metavar="NAME", default="test"),
+        _stage_flag(
             "--engine",
             "bm25s is built in; pyserini is Lucene, whose figures are published.",
             type=click.Choice(["bm25s", "pyserini"]),
             default="bm25s",
-            section=FIRST_STAGE,
         ),
-        count_flag("depth", 100, "Documents a query.", section=FIRST_STAGE),
-        *bm25_flags(),
+        count_flag("depth", 100, "Documents a query."),
+        _stage_flag("--k1", "How slowly repeats count less.", type=float, default=0.9, metavar="X"),
+        _stage_flag("--b", "Weight of length, 0 to 1.", type=float, default=0.4, metavar="X"),
         no_cache_flag(),
-        measures_flag(MEASURES),
+        measures_flag("nDCG@10,R@100"),
         output_flag("retrieval"),
     ],
     help="""Find the passages that rankers would get, write them as a TREC run, and measure it.
 
     DATASET is a name of 'beir-eval run --datasets', an id of ir_datasets, or a folder in BEIR
-    format. Runs are kept by the content of the corpus, so that the next time is quick.
+    format. Indexes and runs are kept by the content of the corpus, so that the next time is quick.
     """,
 )
 
@@ -142,12 +112,10 @@ _DIGITS = 12
 
 
 def _fuse(ctx: click.Context) -> int:
-    given = ctx.params
+    given, method = ctx.params, ctx.params["method"]
     if len(given["runs"]) < 2:
         raise click.UsageError("fusion takes two or more runs", ctx)
     params = dict(_param(ctx, text, len(given["runs"])) for text in given["param"])
-    method, tag = given["method"], given["tag"] or given["method"]
-    check_name(tag, "the tag")
     runs = [read_trec(path) for path in given["runs"]]
     if not given["quiet"]:
         say("ranx starts, which takes some 10 seconds")
@@ -161,17 +129,18 @@ def _fuse(ctx: click.Context) -> int:
         ids = dict.fromkeys(doc_id for run in runs for doc_id, _ in run.get(query_id, ()))
         found = [(doc_id, round(of_query[doc_id], _DIGITS)) for doc_id in ids]
         fused[query_id] = sorted(found, key=lambda each: -each[1])[: given["depth"]]
-    write_trec(fused, given["out"], tag)
-    partial = [query_id for query_id in fused if any(query_id not in run for run in runs)]
+    write_trec(fused, given["out"], method)
+    some = [query_id for query_id in fused if any(query_id not in run for run in runs)]
     documents = sum(map(len, fused.values()))
-    if given["output"] == "json":
-        counts = {"queries": len(fused), "documents": documents, "partial_queries": partial}
-        return print_json(fusion={"out": given["out"], **counts})
-    queries = counted(len(fused), "query", "queries")
-    print_line(f"{given['out']}: {queries}, {counted(documents, 'document')}")
-    if partial:
-        say(f"{counted(len(partial), 'query', 'queries')} not in every run, e.g. {partial[0]!r}")
-    return DONE
+    counts = {"queries": len(fused), "documents": documents, "partial_queries": some}
+
+    def show(console: Console) -> None:
+        said = f"{counted(len(fused), 'query', 'queries')}, {counted(documents, 'document')}"
+        console.print(Text(plain(f"{given['out']}: {said}")), soft_wrap=True)
+        if some:
+            say(f"{counted(len(some), 'query', 'queries')} not in every run, e.g. {some[0]!r}")
+
+    return present(ctx, show, fusion={"out": given["out"], **counts})
 
 
 def _by_ranx(
@@ -247,7 +216,6 @@ FUSE = Verb(
             metavar="NAME=X[,X...]",
         ),
         count_flag("depth", None, "Documents to keep for each query. Without: all."),
-        flag("--tag", "Last column of the file. Without: the method.", metavar="NAME"),
         output_flag("fusion"),
     ],
     help=f"""Make one TREC run of several, e.g. of a ranker's and BM25's, by ranx.

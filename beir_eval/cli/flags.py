@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcranker.cli.output import DONE, present, print_json, print_line
-from mcranker.cli.verb import OTHER, Reads, RealNumber, WholeNumber, Writes, flag, listing
+from mcranker.cli.verb import OTHER, Reads, WholeNumber, Writes, flag, listing
 from mcranker.paths import is_file, is_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-FIRST_STAGE, STATISTICS = "First stage", "Statistics"
 
 _OTHERS = (
     "Also: any id of ir_datasets, such as beir/fiqa/test or msmarco-passage/dev/small, and any "
@@ -24,12 +21,9 @@ _OTHERS = (
 )
 
 
-def count_flag(
-    name: str, default: int | None, text: str, *, section: str = OTHER
-) -> click.Parameter:
+def count_flag(name: str, default: int | None, text: str) -> click.Parameter:
     """``--name N``, a whole number from 1; `text` is its help."""
-    kind = WholeNumber(min=1)
-    return flag(f"--{name}", text, type=kind, default=default, metavar="N", section=section)
+    return flag(f"--{name}", text, type=WholeNumber(min=1), default=default, metavar="N")
 
 
 def html_flag() -> click.Parameter:
@@ -41,14 +35,11 @@ def dataset_argument(metavar: str = "DATASET") -> click.Argument:
     """The data set, by name or folder; no output replaces its documents, queries or judgements."""
 
     def files(text: str | None) -> list[str]:
-        from beir_eval.data.datasets import TOPIC_FILES
-
         folder = Path(text or "\0")
         if not is_folder(folder):
             return [str(folder)] if is_file(folder) else []
         names = ["corpus.jsonl", "corpus.jsonl.gz", "queries.jsonl", "queries.jsonl.gz"]
-        own = [folder / each for each in (*names, *TOPIC_FILES)]
-        return [str(each) for each in (*own, *folder.glob("qrels/*"))]
+        return [str(each) for each in (*map(folder.joinpath, names), *folder.glob("qrels/*"))]
 
     return click.Argument(["dataset"], type=Reads(files), metavar=metavar)
 
@@ -61,7 +52,7 @@ def measures_flag(default: str = "nDCG@10") -> click.Parameter:
 
 def no_cache_flag() -> click.Parameter:
     """``--no-cache``."""
-    text = "Neither take nor keep first-stage runs in the cache folder."
+    text = "Neither take nor keep indexes and first-stage runs in the cache folder."
     return flag("--no-cache", text, is_flag=True)
 
 
@@ -71,34 +62,13 @@ def qrels_flag(more: str = "") -> click.Parameter:
     return flag("--qrels", f"{text}{more}", type=Reads())
 
 
-def judgement_flags(more: str = "") -> list[click.Parameter]:
+def judgement_flags() -> list[click.Parameter]:
     """``--qrels``, or ``--dataset`` with ``--split``."""
     text = "Take the judgements of this data set; see 'beir-eval run --datasets'."
     return [
-        qrels_flag(more),
+        qrels_flag(),
         flag("--dataset", text, metavar="NAME|FOLDER"),
         flag("--split", "Which judgements of --dataset.", default="test", metavar="NAME"),
-    ]
-
-
-def bm25_flags() -> list[click.Parameter]:
-    """``--k1`` and ``--b``."""
-    made = partial(flag, section=FIRST_STAGE)
-    return [
-        made(
-            "--k1",
-            "How slowly repeats of a term stop counting.",
-            type=RealNumber(min=0),
-            default=0.9,
-            metavar="X",
-        ),
-        made(
-            "--b",
-            "How much long documents are held back, 0 to 1.",
-            type=RealNumber(min=0, max=1),
-            default=0.4,
-            metavar="X",
-        ),
     ]
 
 
@@ -139,58 +109,45 @@ def _suites(ctx: click.Context, name: str) -> int:
 
 
 def _datasets(ctx: click.Context, _: str) -> int:
+    from rich.table import Column
+    from rich.text import Text
+
     from beir_eval.data.catalogue import CATALOGUE
     from beir_eval.data.datasets import COLLECTIONS
     from beir_eval.data.ir_source import home, is_here
     from beir_eval.data.load import load
+    from personas.console import names, numbers, table
 
-    of_entry = ("name", "title", "ir_datasets", "queries")
-    packaged = {"ir_datasets": None, "here": True, "path": None, "licence": None}
     records: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "title": f"the {name} collection",
-            "queries": len(load(name).queries),
-            **packaged,
-        }
+        {"name": name, "title": f"the {name} collection", "queries": len(load(name).queries)}
+        | {"ir_datasets": None, "here": True, "path": None, "licence": None}
         for name in COLLECTIONS
     ]
     records += [
         {
-            **{name: getattr(entry, name) for name in of_entry},
+            **{name: getattr(entry, name) for name in ("name", "title", "ir_datasets", "queries")},
             "here": is_here(entry),
             "path": str(home() / entry.files) if entry.files else None,
             "licence": entry.licence or None,
         }
         for entry in CATALOGUE.values()
     ]
-    return present(ctx, lambda console: _show_datasets(console, records), datasets=records)
 
-
-def _show_datasets(console: Console, records: list[dict[str, Any]]) -> None:
-    from rich.table import Column
-    from rich.text import Text
-
-    from personas.console import names, numbers, table
-    from personas.sanitize import plain
-
-    def origin(record: dict[str, Any]) -> str:
-        if record["ir_datasets"]:
-            return f"{record['ir_datasets']}{' (licensed)' if record['licence'] else ''}"
-        return "a folder of yours" if record["licence"] else "the package"
-
-    here, source = Column("here", no_wrap=True), Column("from", overflow="fold")
-    rows = (
-        (
-            *(record["name"], record["title"], f"{record['queries']:,}"),
-            *("yes" if record["here"] else "no", origin(record)),
+    def show(console: Console) -> None:
+        rows = (
+            (
+                *(each["name"], each["title"], f"{each['queries']:,}"),
+                "yes" if each["here"] else "no",
+                each["ir_datasets"] or ("a folder" if each["licence"] else "the package"),
+            )
+            for each in records
         )
-        for record in records
-    )
-    console.print(table([names("name"), "title", *numbers("queries"), here, source], rows))
-    for record in records:
-        if record["licence"] and not record["here"]:
-            place = f"; put them at {plain(record['path'])}" if record["path"] else ""
-            line = f"{record['name']}: {record['licence']}{place}"
-            console.print(Text(line), soft_wrap=True)  # addresses stay whole
-    console.print(Text(f"\n{_OTHERS}"))
+        source = Column("from", overflow="fold")
+        made = table([names("name"), "title", *numbers("queries"), "here", source], rows)
+        console.print(made)
+        for each in records:
+            if each["licence"] and not each["here"]:  # addresses stay whole
+                console.print(Text(f"{each['name']}: {each['licence']}"), soft_wrap=True)
+        console.print(Text(_OTHERS))
+
+    return present(ctx, show, datasets=records)

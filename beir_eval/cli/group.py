@@ -12,9 +12,6 @@ VERBS = {
         "beir_eval.cli.report", "Tables, significance and figures of finished runs."
     ),
     "evaluate": LazyVerb("beir_eval.cli.evaluate", "Measure TREC runs."),
-    "questions": LazyVerb(
-        "beir_eval.cli.answers:QUESTIONS", "Write questions with answers about documents."
-    ),
     "judge-answers": LazyVerb(
         "beir_eval.cli.answers:JUDGE_ANSWERS", "Judge answers, whatever made them."
     ),

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag
-from beir_eval.data.datasets import BY_MODEL, MARK, read_qrels
+from beir_eval.data.datasets import BY_MODEL, MARK
 from beir_eval.data.load import load
 from beir_eval.errors import SettingError
 from beir_eval.judging.agreement import FEWEST_SYSTEMS, agreement, grade_mapping, system_order
@@ -81,7 +81,7 @@ def _judge(ctx: click.Context) -> int:
     ):
         found = agreement(*both, mapping=mapping, relevant=given["relevant"], seed=seed)
         record["agreement"] = asdict(found)
-        if len(systems) > 1 and given["sample"] is None and given["pairs"] is None:
+        if len(systems) > 1 and given["sample"] is None:
             order = system_order(systems, *both, depth=min(10, given["passages"]), seed=seed)
             record["systems"] = asdict(order)
     record["warnings"] = [*_warnings(record, judged, systems)]
@@ -97,20 +97,18 @@ def _options(ctx: click.Context) -> Given:
     given, out = ctx.params, ctx.params["out"]
     if not (out or given["check"] or given["dry_run"]):
         raise click.UsageError("give --out FILE to write grades, --check to compare, or both", ctx)
-    if not (given["check"] or given["runs"] or given["pairs"]):
-        raise click.UsageError("give runs whose documents are judged, or --pairs FILE", ctx)
+    if not (given["check"] or given["runs"]):
+        raise click.UsageError("give runs whose documents are judged", ctx)
     if out and Path(out).exists() and not Path(f"{out}{MARK}").exists():
         raise click.UsageError(
             f"--out {out!r} would replace people's judgements; name another", ctx
         )
-    is_team, without = given["judge"] == "team", UNFIT | {"ranker"}
-    for name, other, is_there in (
-        *((name, "check", given["check"]) for name in ("sample", "map", "relevant")),
-        ("team", "judge team", is_team),
-    ):
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and not is_there:
-            raise click.UsageError(f"--{name} goes with --{other}; give both", ctx)
-    if is_team:
+    for name in ("sample", "map", "relevant"):
+        by_hand = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if by_hand and not given["check"]:
+            raise click.UsageError(f"--{name} goes with --check; give both", ctx)
+    without = UNFIT | {"ranker"}
+    if given["judge"] == "team":
         return given_options(ctx, without=without)
     of_teams = ("team", "with_criteria", "instruction")
     return given_options(ctx, default="direct", without=without.union(of_teams))
@@ -128,19 +126,18 @@ def _mapping(ctx: click.Context) -> dict[int, int] | None:
 def _pairs(ctx: click.Context, dataset: Dataset, systems: list[System]) -> Pairs:
     """The pairs that the runs found and people have judged."""
     given, pairs = ctx.params, pooled(systems, ctx.params["passages"])
-    if given["pairs"] is not None:
-        pairs = read_qrels(given["pairs"])
     if strange := [each for each in pairs if each not in dataset.queries]:
         queries = counted(len(strange), "query is", "queries are")
         raise click.UsageError(f"{queries} not in {dataset.name}, e.g. {strange[0]!r}", ctx)
-    people = dataset.qrels if given["check"] else {}
-    check = judged_pairs(people, given["sample"], seed=given["seed"])
+    if not given["check"]:
+        return pairs
+    check = judged_pairs(dataset.qrels, given["sample"], seed=given["seed"])
     # Of a sample the order of systems is not compared, which takes all that they found.
-    if not given["out"] and given["check"] and given["sample"] is not None:
+    if not given["out"] and given["sample"] is not None:
         return check
-    both = {**pairs, **check}
     return {
-        each: list(dict.fromkeys([*pairs.get(each, ()), *check.get(each, ())])) for each in both
+        each: list(dict.fromkeys([*pairs.get(each, ()), *check.get(each, ())]))
+        for each in {**pairs, **check}
     }
 
 
@@ -176,29 +173,30 @@ def _warnings(record: dict[str, Any], judged: Judged, systems: list[System]) -> 
 
 
 def _show(console: Console, record: Mapping[str, Any], out: str | None) -> None:
-    def line(text: str) -> None:
-        console.print(Text(plain(text)), soft_wrap=True)
-
-    judge = f"{record['judge']} by {record['model']}"
-    line(f"{judge}: {counted(record['pairs'], 'pair')}, {record['missing']:,} without a grade")
-    for why, count in [*record["reasons"].items()][:3]:
-        line(f"  {counted(count, 'pair')}: {why}")
+    judge, missing = f"{record['judge']} by {record['model']}", record["missing"]
+    lines = [f"{judge}: {counted(record['pairs'], 'pair')}, {missing:,} without a grade"]
+    reasons = [*record["reasons"].items()][:3]
+    lines += [f"  {counted(count, 'pair')}: {why}" for why, count in reasons]
     if out is not None:
-        line(f"{out}: {counted(record['pairs'] - record['missing'], 'judgement')}")
+        lines.append(f"{out}: {counted(record['pairs'] - missing, 'judgement')}")
     figures = []
     if found := record.get("agreement"):
-        rows = [(str(grade), *map(str, row)) for grade, row in found["confusion"].items()]
-        console.print(table(["people's grade", *(f"judge's {each}" for each in range(4))], rows))
         mapped = ", ".join(f"{theirs} as {ours}" for theirs, ours in found["mapping"].items())
-        line(f"People's {mapped}. Relevant is {found['relevant']} or more, the judge's 2 or more.")
+        lowest = f"{found['relevant']} or more, the judge's 2 or more"
+        lines.append(f"People's {mapped}. Relevant is {lowest}.")
         pairs = f"{found['pairs']:,} pairs of {found['queries']:,} queries"
         names = ("kappa", "weighted_kappa", "binary_kappa", "false_positives", "recall")
         figures += [(each.replace("_", " "), found[each], pairs) for each in names]
+    for line in lines:
+        console.print(Text(plain(line)), soft_wrap=True)
+    if found:
+        grades = [(str(grade), *map(str, row)) for grade, row in found["confusion"].items()]
+        console.print(table(["people's grade", *(f"judge's {each}" for each in range(4))], grades))
     if order := record.get("systems"):
         means = order["means"].items()
-        rows = [(label, f"{people:.4f}", f"{judge:.4f}") for label, (people, judge) in means]
-        console.print(table([order["measure"], "by people", "by the judge"], rows))
-        figures.append(("Kendall's tau-b", order["tau"], counted(len(rows), "system")))
+        systems = [(label, f"{people:.4f}", f"{judge:.4f}") for label, (people, judge) in means]
+        console.print(table([order["measure"], "by people", "by the judge"], systems))
+        figures.append(("Kendall's tau-b", order["tau"], counted(len(systems), "system")))
     rows = []
     for name, figure, of in figures:
         value, ends = figure["value"], figure["interval"]
@@ -225,7 +223,6 @@ command = Verb(
         flag("--out", "Write the model's judgements.", type=Writes()),
         flag("--check", "Judge what people have judged too, and compare.", is_flag=True),
         count_flag("depth passages", 10, "Documents of each run and query that are judged."),
-        flag("--pairs", "Judge these instead: judgements, whatever their grades.", type=Reads()),
         count_flag("sample", None, "Compare about N pairs, of each grade its share."),
         flag("--seed", "Of the sample and of the intervals.", type=WholeNumber(min=0), default=0),
         flag("--map", "People's grades as 0 to 3. Without: in proportion.", metavar="0:0,1:2,..."),

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
 from beir_eval.persona_report.build import PersonaReport, write_persona_report
+from beir_eval.report.tables import NOTHING
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.output import DONE, command_line, output, print_json, today
+from mcranker.cli.output import command_line, present, today
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.verb import Verb, flag, output_flag
-from personas.format import counted
+from personas.format import counted, optional
 from personas.report.dataset import ReportedRun
 from personas.sanitize import one_line
 
-_UNKNOWN = "-"
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def _report(ctx: click.Context) -> int:
@@ -46,45 +50,34 @@ def _report(ctx: click.Context) -> int:
             titles = [run.survey.title for run in report.runs if note in run.survey.notes]
             count = f"{len(titles)} of {len(report.runs)} runs"
             say(f"{titles[0] if len(titles) == 1 else count}: {note}")
-    if given["output"] == "json":
-        return print_json(report=_record(report))
-    with output(None) as write:
-        write("".join(f"{line}\n" for line in _lines(report)))
-    return DONE
+
+    def show(console: Console) -> None:
+        lines = [str(report.index)]
+        for run in report.runs:
+            lines += ["", one_line(run.survey.title), f"  {one_line(run.survey.dataset)}"]
+            lines += [f"  {name:<10}{one_line(value)}" for name, value in _figures(run)]
+        for line in lines:
+            console.print(Text(line), soft_wrap=True)
+
+    return present(ctx, show, report=_record(report))
 
 
-def _lines(report: PersonaReport) -> list[str]:
-    lines = [str(report.index)]
-    for run in report.runs:
-        lines += ["", one_line(run.survey.title), f"  {one_line(run.survey.dataset)}"]
-        lines += [f"  {name:<10}{one_line(value)}" for name, value in _figures(run)]
-    return lines
-
-
-def _figures(run: ReportedRun) -> list[tuple[str, str]]:
+def _figures(run: ReportedRun) -> Iterator[tuple[str, str]]:
     survey, totals = run.survey, run.survey.totals
-    queries = f"{totals.queries - totals.failed:,} ranked"
-    if totals.failed:
-        queries += f", {totals.failed:,} failed"
-    if not run.finished:
-        queries += " so far"
-    rows = [*([("judge", survey.judge)] if survey.judge else []), ("queries", queries)]
+    if survey.judge:
+        yield "judge", survey.judge
+    failed = f", {totals.failed:,} failed" if totals.failed else ""
+    so_far = "" if run.finished else " so far"
+    yield "queries", f"{totals.queries - totals.failed:,} ranked{failed}{so_far}"
     if survey.personas_in_all:
-        rows += [
-            ("personas", f"{survey.personas_in_all:,} different"),
-            ("agreement", f"alpha {_number(totals.alpha, 2)}, tau {_number(totals.tau, 2)}"),
-        ]
-    ndcg = _number(totals.ndcg, 3)
+        yield "personas", f"{survey.personas_in_all:,} different"
+        alpha, tau = (optional(each, 2) or NOTHING for each in (totals.alpha, totals.tau))
+        yield "agreement", f"alpha {alpha}, tau {tau}"
     others = ((survey.first_stage, totals.first_stage_ndcg), (survey.other, totals.other_ndcg))
-    compared = [f"{name} {_number(value, 3)}" for name, value in others if value is not None]
-    rows.append(("nDCG@10", f"{ndcg} ({', '.join(compared)})" if compared else ndcg))
+    compared = ", ".join(f"{name} {value:.3f}" for name, value in others if value is not None)
+    yield "nDCG@10", (optional(totals.ndcg, 3) or NOTHING) + (f" ({compared})" if compared else "")
     if totals.missing:
-        rows.append(("missing", counted(totals.missing, "score")))
-    return rows
-
-
-def _number(value: float | None, places: int) -> str:
-    return _UNKNOWN if value is None else f"{value:.{places}f}"
+        yield "missing", counted(totals.missing, "score")
 
 
 def _record(report: PersonaReport) -> dict[str, Any]:

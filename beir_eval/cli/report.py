@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from beir_eval.cli.verify import verify
 from beir_eval.experiment.run_folder import find_runs
 from beir_eval.report.build import build_report
 from beir_eval.report.forms import render_html, render_json, render_latex, render_markdown
@@ -21,24 +20,13 @@ from personas.format import counted
 if TYPE_CHECKING:
     from beir_eval.report.model import Report
 
-NAME = "report"
-
-_SUFFIXES = {".md": "md", ".html": "html", ".tex": "latex", ".json": "json"}
+_SUFFIXES = (".md", ".html", ".tex", ".json")
 
 
 def _report(ctx: click.Context) -> int:
-    given = ctx.params
-    if given["verify"]:
-        return verify(ctx)
-    out, form = given["out"], given["format"]
-    by_suffix = None if out is None else _SUFFIXES.get(Path(out).suffix.lower())
-    if by_suffix and form not in (None, by_suffix):
-        raise click.UsageError(
-            f"--out {out!r} is a file for {by_suffix}, and --format says {form}; "
-            "leave --format out, or name a folder",
-            ctx,
-        )
-    if out is not None and not by_suffix and Path(out).exists() and not Path(out).is_dir():
+    given, out = ctx.params, ctx.params["out"]
+    alone = bool(_files_of(out))
+    if out and not alone and Path(out).exists() and not Path(out).is_dir():
         raise click.UsageError(
             f"--out {out!r} is a file; name a folder, or a file that ends in "
             f"{', '.join(_SUFFIXES)}",
@@ -53,51 +41,46 @@ def _report(ctx: click.Context) -> int:
             f"{counted(len(unfinished), 'run')} not finished and left out, e.g. {label!r}"
             f"{dataset and f' on {dataset}'}; the same 'beir-eval run' again finishes it"
         )
-    if out is None or by_suffix:
+    if out is None or alone:
         with output(out) as write:
-            write(_rendered(ctx, report, by_suffix or form or "md", {}))
+            write(_rendered(ctx, report, Path(out or "report.md").suffix, {}))
         return DONE
-    written = _write_folder(ctx, Path(out), report, [form] if form else [*_SUFFIXES.values()])
+    files = _all_forms(ctx, report)
+    Path(out).mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        with output(str(Path(out) / name)) as write:
+            write(text)
     if not given["quiet"]:
-        say(f"wrote {', '.join(written)} to {out!r}")
+        say(f"wrote {', '.join(files)} to {out!r}")
     return DONE
 
 
 def _files_of(out: str | None) -> list[str]:
-    """Return the file that ``--out`` names; none for a folder."""
+    """The file that ``--out`` names; none for a folder."""
     return [out] if out and Path(out).suffix.lower() in _SUFFIXES else []
 
 
-def _write_folder(
-    ctx: click.Context, folder: Path, report: Report, formats: Sequence[str]
-) -> list[str]:
-    """Write a file a form, and the figures that Markdown and LaTeX refer to; return their names."""
-    files: dict[str, str] = {}
-    figures: dict[str, str] = {}
-    if {"md", "latex"} & set(formats):
-        from beir_eval.report.figures import render_svg
+def _all_forms(ctx: click.Context, report: Report) -> dict[str, str]:
+    """A file a form, and the figures that Markdown and LaTeX refer to."""
+    from beir_eval.report.figures import render_svg
 
-        for section in report.sections:
-            if section.figure:
-                figures[section.name] = f"{re.sub(r'[^A-Za-z0-9._-]', '_', section.name)}.svg"
-                files[figures[section.name]] = render_svg(section.figure)
-    for suffix, form in _SUFFIXES.items():
-        if form in formats:
-            files[f"{NAME}{suffix}"] = _rendered(ctx, report, form, figures)
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, text in files.items():
-        with output(str(folder / file)) as write:
-            write(text)
-    return list(files)
+    figures, files = dict[str, str](), dict[str, str]()
+    for section in report.sections:
+        if section.figure:
+            figures[section.name] = f"{re.sub(r'[^A-Za-z0-9._-]', '_', section.name)}.svg"
+            files[figures[section.name]] = render_svg(section.figure)
+    forms = {f"report{each}": _rendered(ctx, report, each, figures) for each in _SUFFIXES}
+    return files | forms
 
 
-def _rendered(ctx: click.Context, report: Report, form: str, figures: Mapping[str, str]) -> str:
-    if form == "md":
-        return render_markdown(report, figures=figures)
-    if form == "latex":
-        return render_latex(report, figures=figures)
-    if form == "json":
-        return render_json(report, per_query=ctx.params["per_query"])
+def _rendered(ctx: click.Context, report: Report, suffix: str, figures: Mapping[str, str]) -> str:
+    match suffix.lower():
+        case ".md":
+            return render_markdown(report, figures=figures)
+        case ".tex":
+            return render_latex(report, figures=figures)
+        case ".json":
+            return render_json(report, per_query=True)
     return render_html(report, footer=footer(ctx))
 
 
@@ -107,15 +90,10 @@ command = Verb(
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
         flag(
-            "--format",
-            "Without: as the file of --out ends; each of them into a folder; md to standard "
-            "output.",
-            type=click.Choice([*_SUFFIXES.values()]),
-        ),
-        flag(
             "--out",
             "Write report.md, report.html, report.tex, report.json and the figures into a folder, "
-            "or one file that ends in .md, .html, .tex or .json. Without: standard output.",
+            "or one file that ends in .md, .html, .tex or .json. Without: Markdown to standard "
+            "output.",
             type=Writes(_files_of),
             metavar="FOLDER|FILE",
         ),
@@ -125,14 +103,6 @@ command = Verb(
             "from the runs if need be. Of pipelines, a judge. Without: the first of the runs.",
             metavar="NAME",
         ),
-        flag(
-            "--verify",
-            "Instead, compare every file of finished runs, and of what they ranked, with the "
-            "SHA-256 in the manifest; exit code 1 where one was changed or is gone. The manifest "
-            "itself is not covered: this finds accidents, no forgery.",
-            is_flag=True,
-        ),
-        flag("--per-query", "Every query's values in the JSON.", is_flag=True),
         flag(
             "--baseline",
             "Compare with this row, or with 'first stage'. Without: the suite's baseline, else "
@@ -149,6 +119,5 @@ command = Verb(
     \b
       beir-eval report runs/table1 --out report
       beir-eval report runs/table1 --baseline "first stage"
-      beir-eval report runs/table1 --verify
     """,
 )

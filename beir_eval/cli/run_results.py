@@ -6,26 +6,23 @@ import csv
 import io
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Column
 from rich.text import Text
 
-from beir_eval.answers.metrics import AnswerMetrics, grid_row, suite_cautions
+from beir_eval.answers.metrics import AnswerMetrics, JudgeMetrics, grid_row, suite_cautions
 from beir_eval.answers.questions import read_questions
-from beir_eval.cli.anova import show_anova
-from beir_eval.errors import SettingError
 from beir_eval.experiment.cell import Cell, CellResult, ExperimentListener
 from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.run_folder import METRICS, RunFolder, ScoreCounts
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.files import read_form
-from beir_eval.measures.anova import Anova, anova
 from beir_eval.report.tables import measure_text
 from beir_eval.report.warnings import flaw_notices, measured_to
-from mcranker import events
+from mcranker import RankingStarted
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import DONE, ERROR, MISSING_SCORES, Failure, as_flags, failure
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
@@ -33,7 +30,6 @@ from mcranker.cli.results import cost_text
 from personas.console import numbers, table
 from personas.format import counted, seconds
 from personas.io.atomic import write_whole
-from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
@@ -46,50 +42,6 @@ if TYPE_CHECKING:
 GRID = "grid.csv"
 
 
-@dataclass(slots=True)
-class CellTracker(Tracker):
-    """Counts the passages of one cell, queries in progress by the share of their scores."""
-
-    unit: str = "passages"
-    name: str = ""
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    _queries_done: int = 0
-    _finished: int = 0
-    _shares: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.total = sum(self.sizes.values())
-        self._update()
-
-    def take(self, event: Event) -> None:
-        """Count one event."""
-        match event:
-            case events.RankingStarted(query_id=query_id, usage=usage):
-                self.current[query_id] = usage
-            case events.PassageScored(query_id=query_id, done=done, total=total):
-                self._shares[query_id] = done / max(total, 1)
-                self._update()
-
-    def end_query(self, query_id: str) -> None:
-        """Count one query that is finished, or failed."""
-        self._queries_done += 1
-        self._finished += self.sizes.get(query_id, 0)
-        self._shares.pop(query_id, None)
-        self.usage.add_all(self.current.pop(query_id, UsageTable()))
-        self._update()
-
-    @property
-    def reached(self) -> str:
-        """Progress in words."""
-        return f"in {self.name}, after {self._queries_done} of {len(self.sizes)} queries"
-
-    def _update(self) -> None:
-        queries, shares = len(self.sizes), self._shares.items()
-        self.stage = f"{self.name}, query {min(self._queries_done + 1, queries)} of {queries}"
-        under_way = sum(self.sizes.get(each, 0) * share for each, share in shares)
-        self.done = self._finished + int(under_way)
-
-
 class Display(ExperimentListener):
     """Shows the cell in progress, and a line for each one that is done, on standard error."""
 
@@ -99,36 +51,34 @@ class Display(ExperimentListener):
         self._live: ProgressDisplay | None = None
         self._since = time.perf_counter()
         self._name = ""
-        self.tracker = CellTracker()
+        self._after = 0
+        self.tracker = Tracker()
 
     def dataset_begins(self, spec: DatasetSpec) -> None:
         self._invocation.doing(f"preparing the data set {spec.name}")
 
     def cell_begins(self, cell: Cell, place: int, count: int) -> None:
         named = f"{cell.dataset}, {cell.spec.label}" if cell.dataset else cell.spec.label
-        self._name = plain(f"{named} ({place} of {count})")
-        self._since = time.perf_counter()
-        # The cells after it are taken to be as long as this one.
-        self._track(CellTracker(name=self._name, sizes=cell.sizes, after=count - place))
+        self._name, self._since = plain(f"{named} ({place} of {count})"), time.perf_counter()
+        self._after = count - place  # cells, each taken to be as long as this one
+        self._track(self._name, len(cell.sizes), "queries")
 
     def part_begins(self, what: str, queries: Iterable[str]) -> None:
-        name = f"{self._name}, {what}"
-        self._track(CellTracker(name=name, sizes=dict.fromkeys(queries, 1), unit="questions"))
+        self._track(f"{self._name}, {what}", len([*queries]), "questions")
 
-    def _track(self, tracker: CellTracker) -> None:
+    def _track(self, name: str, total: int, unit: str) -> None:
         self.close()
-        self.tracker = tracker
-        self._invocation.reached = lambda: f"{self.tracker.reached}; run it again to go on"
+        self.tracker = tracker = Tracker(name, total, unit=unit, after=self._after)
+        self._invocation.reached = lambda: f"in {name}, {tracker.reached}; run it again to go on"
         self._live = ProgressDisplay(tracker, wanted=live_is_wanted(quiet=self._quiet))
         self._live.__enter__()
 
     def event(self, event: Event) -> None:
-        self.tracker.take(event)
-        if self._live is not None:
-            self._live.update()
+        if isinstance(event, RankingStarted):
+            self.tracker.current[event.query_id] = event.usage
 
     def query_done(self, query: Query) -> None:
-        self.tracker.end_query(query.id)
+        self.tracker.count(self.tracker.current.pop(query.id, None))
         if self._live is not None:
             self._live.update()
 
@@ -160,44 +110,37 @@ class Display(ExperimentListener):
 
 def verdict(results: Sequence[CellResult]) -> tuple[int, list[Failure]]:
     """Return the exit code, and what went wrong; what does not count as an error comes first."""
-    code, errors = DONE, []
+    warned, errors = list[Failure](), list[Failure]()
     scores = [each.metrics.scores for each in results if each.metrics]
     if missing := sum(each.missing for each in scores if each):
-        code = MISSING_SCORES
         message = f"{counted(missing, *ScoreCounts.unit(scores))} missing; the report says why"
-        errors.append(Failure("MissingScores", message))
+        warned.append(Failure("MissingScores", message))
     for result in results:
         for name, judge in result.answers.judges.items() if result.answers else ():
             if judge.missing:
-                code = MISSING_SCORES
                 why = as_flags(next(iter(judge.reasons)))
                 message = f"{result.name}: {name}: {counted(judge.missing, 'value')} missing"
-                errors.append(Failure("MissingScores", f"{message}, e.g. {why}"))
-    for result in results:
+                warned.append(Failure("MissingScores", f"{message}, e.g. {why}"))
         metrics = result.metrics or result.answers
-        if metrics is None or not metrics.failed:
-            continue
-        code = ERROR
-        where, why = next(iter(metrics.failed.items()))
-        kind, said = "QueriesFailed", ("query", "queries", "not ranked")
-        if result.answers:
-            kind, said = "AnswersFailed", ("answer", "answers", "failed")
-        message = (
-            f"{result.name}: {counted(len(metrics.failed), *said[:2])} {said[2]}; "
-            f"the first, {where!r}: {as_flags(why)}; run it again to try them again"
-        )
-        errors.append(Failure(kind, message, retryable=True))
-    unsupported = [result for result in results if result.unsupported]
-    for result in unsupported:
-        message = f"{result.name}: left out: {result.stopped}"
-        errors.append(Failure("Unsupported", message))
-    if unsupported and not any(each.metrics for each in results):
-        code = ERROR
-    for result in results:
-        if result.stopped is not None and not result.unsupported:
-            code, found = ERROR, failure(result.stopped)
+        if metrics and metrics.failed:
+            where, why = next(iter(metrics.failed.items()))
+            kind, what = "QueriesFailed", ("query not ranked", "queries not ranked")
+            if result.answers:
+                kind, what = "AnswersFailed", ("answer failed", "answers failed")
+            message = (
+                f"{result.name}: {counted(len(metrics.failed), *what)}; the first, {where!r}: "
+                f"{as_flags(why)}; run it again to try them again"
+            )
+            errors.append(Failure(kind, message, retryable=True))
+        if result.unsupported:
+            message = f"{result.name}: left out: {result.stopped}"
+            warned.append(Failure("Unsupported", message))
+        elif result.stopped is not None:
+            found = failure(result.stopped)
             errors.append(replace(found, message=f"{result.name}: stopped: {found.message}"))
-    return code, errors
+    nothing = any(each.unsupported for each in results) and not any(x.metrics for x in results)
+    code = MISSING_SCORES if any(x.code == "MissingScores" for x in warned) else DONE
+    return ERROR if errors or nothing else code, [*warned, *errors]
 
 
 def as_dict(result: CellResult) -> dict[str, Any]:
@@ -245,53 +188,35 @@ def _measured(result: CellResult, measure: str) -> tuple[str, str]:
     return measure_text(result.metrics.means[measure]), by_lot
 
 
-def show_pipelines(
-    console: Console, experiment: Experiment, results: Sequence[CellResult], found: Anova | None
-) -> None:
-    """Print a row for each pipeline, and the analysis of a grid."""
-    form, rows = experiment.form, []
-    notes = {each.label: each.note for each in experiment.rankers}
-    theirs = {label: note.theirs if note else {} for label, note in notes.items()}
+def show_pipelines(console: Console, judges: Sequence[str], results: Sequence[CellResult]) -> None:
+    """Print a row for each pipeline."""
+    rows = []
     for each in results:
-        metrics = each.answers
-        if metrics is None:
-            rows.append((each.label, *("stopped" for _ in form.judges), *("-",) * 5))
+        found = each.answers
+        if found is None:
+            rows.append((each.label, *("stopped" for _ in judges), *("-",) * 5))
             continue
-        missing = sum(judge.missing for judge in metrics.judges.values())
-        cells = (_judged(metrics, name, theirs[each.label].get(name)) for name in form.judges)
-        rows.append(
-            (
-                *(each.label, *cells, f"{missing:,}", f"{metrics.calls:,}"),
-                *(f"{metrics.input_tokens + metrics.output_tokens:,}", cost_text(metrics.cost)),
-                "-" if metrics.seconds is None else f"{metrics.seconds:.2f}",
-            )
-        )
-    judges = (each.replace("_", " ") for each in form.judges)
-    headings = numbers(*judges, "missing", "calls", "tokens", "cost", "seconds")
+        missing = sum(judge.missing for judge in found.judges.values())
+        tokens = found.input_tokens + found.output_tokens
+        seconds = "-" if found.seconds is None else f"{found.seconds:.2f}"
+        counts = (f"{count:,}" for count in (missing, found.calls, tokens))
+        values = (_judged(found.judges[name]) for name in judges)
+        rows.append((each.label, *values, *counts, cost_text(found.cost), seconds))
+    named = (each.replace("_", " ") for each in judges)
+    headings = numbers(*named, "missing", "calls", "tokens", "cost", "seconds")
     narrow = [replace(each, no_wrap=False) for each in headings]
     console.print(table([Column("pipeline", min_width=8, overflow="fold"), *narrow], rows))
     console.print(Text("±: standard deviation of the runs' means. Missing values are in no mean."))
-    if any(theirs.values()):
-        console.print(Text("In brackets: the paper's value, of its own models and judges."))
-    if found is not None:
-        show_anova(console, found)
-        if ours := [each.name for each in form.factors if each.ours]:
-            line = f"Levels of {', '.join(ours)} are not in the paper; they are ours."
-            console.print(Text(line))
 
 
-def _judged(metrics: AnswerMetrics, name: str, theirs: float | None) -> str:
-    judge = metrics.judges[name]
+def _judged(judge: JudgeMetrics) -> str:
     mean = "-" if judge.mean is None else f"{judge.mean:.3f}"
     spread = "" if judge.run_spread is None else f" ± {judge.run_spread:.3f}"
-    lacking = f", {judge.undefined:,} undefined" if judge.undefined else ""
-    return mean + spread + ("" if theirs is None else f" ({theirs:g})") + lacking
+    return mean + spread + (f", {judge.undefined:,} undefined" if judge.undefined else "")
 
 
-def analysed(
-    experiment: Experiment, results: Sequence[CellResult]
-) -> tuple[list[str], Anova | None]:
-    """Write the table of a grid's points, and analyse them; with what misleads, in sentences."""
+def cautions_of(experiment: Experiment, results: Sequence[CellResult]) -> list[str]:
+    """Write the table of a grid's points; what misleads, in sentences."""
     finished = {each.label: each.answers for each in results if each.answers}
     folders = (RunFolder.open(each.path).manifest.answers for each in results if each.answers)
     judge = next((each.judge for each in folders if each), "")
@@ -300,18 +225,9 @@ def analysed(
         for label, of in finished.items()
         for name, one in of.judges.items()
     )
-    warned = [each.sentence for each in (*suite_cautions(finished), *flaw_notices(values))]
-    rows, formula = [*_grid(experiment)], experiment.form.anova.get("formula", "")
-    found = None
-    if rows:
+    if rows := [*_grid(experiment)]:
         write_whole(Path(experiment.plan.out) / GRID, _as_csv(rows))
-        points = sum(bool(x.note and x.note.point) for x in experiment.suite.pipelines)
-        if formula and len(rows) == points:
-            try:
-                found = anova(rows, formula)
-            except SettingError as refused:  # the answers are there all the same
-                warned.append(f"no analysis of variance: {refused}")
-    return warned, found
+    return [each.sentence for each in (*suite_cautions(finished), *flaw_notices(values))]
 
 
 def _grid(experiment: Experiment) -> Iterator[dict[str, Any]]:

@@ -1,12 +1,8 @@
 """Data sets: documents, queries and judgements; those of a folder.
 
 A folder in BEIR format holds ``corpus.jsonl`` (``_id``, ``title``, ``text``), ``queries.jsonl``
-(``_id``, ``text``) and ``qrels/SPLIT.tsv`` (query id, document id and grade, parted by tabs,
-under a line of headings). The first two may be packed: ``corpus.jsonl.gz``.
-
-In place of ``queries.jsonl`` it may hold TREC topics, or a table of ids and queries as PyTerrier
-has it, under one of the names of `TOPIC_FILES`; and in place of ``qrels/SPLIT.tsv`` the judgements
-as TREC writes them, in four columns, as ``qrels/SPLIT.txt``, ``.qrels`` or ``.trec``.
+(``_id``, ``text``) and ``qrels/SPLIT.tsv`` (query id, document id and grade, under a line of
+headings; or TREC's four columns). The first two may be packed: ``corpus.jsonl.gz``.
 """
 
 from __future__ import annotations
@@ -20,9 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from beir_eval.errors import DatasetError
-from mcranker.errors import InputError
 from mcranker.inputs.grades import HIGHEST_GRADE
-from mcranker.inputs.topics import read_topics
 from mcranker.inputs.trec import columns
 from mcranker.logs import safe_logger
 from mcranker.paths import is_file
@@ -33,7 +27,6 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from beir_eval.data.catalogue import Known
-    from mcranker.inputs.topics import TopicField
 
 
 _FORMS = {3: (0, 1, 2), 4: (0, 2, 3)}  # columns -> where query, document and grade stand
@@ -45,29 +38,22 @@ MARK = ".judge.json"
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 
 
-def read_qrels(
-    path: str | os.PathLike[str] | Traversable, *, tabs: bool = False
-) -> dict[str, dict[str, int]]:
+def read_qrels(path: str | os.PathLike[str] | Traversable) -> dict[str, dict[str, int]]:
     """Query id -> document id -> grade, in the order of the file."""
     if isinstance(path, str | os.PathLike):
         path = Path(path)
     found: dict[str, dict[str, int]] = {}
-    count = 3 if tabs else 0
+    count = 0
     for line_number, (place, line) in enumerate(read_texts(path, DatasetError)):
-        fields = [each.strip(BLANK) for each in line.split("\t")] if tabs else columns(line)
+        fields = columns(line)
         if line_number == 0 and len(fields) == 3 and fields[2].lower() == "score":
             count = 3
             continue
         count = count or len(fields)
         if count not in _FORMS or len(fields) != count:
             raise DatasetError(
-                f"{place}: {len(fields)} columns; "
-                + (
-                    "a line of judgements has three, parted by tabs: query id, document id, grade"
-                    if tabs
-                    else "each line of judgements has three (query id, document id, grade) or each "
-                    "has four (query id, 0, document id, grade)"
-                )
+                f"{place}: {len(fields)} columns; each line of judgements has three (query id, "
+                "document id, grade) or each has four (query id, 0, document id, grade)"
             )
         query_id, doc_id, text = (fields[column] for column in _FORMS[count])
         check_id(query_id, "query id", place)
@@ -112,21 +98,6 @@ COLLECTIONS: Mapping[str, str] = {
     "mini": "a small collection that comes with the package, for demonstrations and tests"
 }
 """Collections that come with the package, each with a line about it."""
-
-TOPIC_FILES = tuple(
-    f"{name}{packed}"
-    for name in (
-        "queries.tsv",
-        "topics.tsv",
-        "topics.xml",
-        "topics.sgml",
-        "topics.trec",
-        "topics.txt",
-    )
-    for packed in ("", ".gz")
-)
-"""Files of queries that `read_topics` reads, where there is no queries.jsonl."""
-_TREC_QRELS = (".txt", ".qrels", ".trec")
 
 _log = safe_logger("mcranker.beir_eval.datasets")
 
@@ -184,7 +155,6 @@ class Wanted:
     judged_only: bool  # whether queries without judgements are left out
     known: Known | None  # the paper's data set that has this name, or None
     checked: bool = False  # whether nothing but a name says that it is `known`
-    topic_field: TopicField = "title"  # the field of TREC topics that is the query
 
 
 def assemble(
@@ -238,12 +208,7 @@ def _paper(wanted: Wanted, documents: int, judged: int) -> str | None:
         _log.warning(
             "%s is called like the paper's %s, but has %d documents and %d judged queries, not "
             "%d and %d: it is not taken for it",
-            wanted.place,
-            entry.title,
-            documents,
-            judged,
-            entry.documents,
-            entry.queries,
+            *(wanted.place, entry.title, documents, judged, entry.documents, entry.queries),
         )
         return None
     return entry.name
@@ -273,8 +238,8 @@ def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     """The data set of a folder in BEIR format."""
     # Small files first: a wrong split is noticed before a large corpus has been read.
     file = _qrels_file(folder, wanted.split)
-    judgements = read_qrels(file, tabs=file.name.endswith(".tsv"))
-    queries = _read_queries(folder, wanted.topic_field)
+    judgements = read_qrels(file)
+    queries = {line.id: line.text for line in _read_jsonl(folder, "queries.jsonl", _QueryLine)}
     corpus = {
         line.id: Document(line.id, line.title or "", line.text)
         for line in _read_jsonl(folder, "corpus.jsonl", _CorpusLine)
@@ -286,23 +251,6 @@ def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
         return dataset
     said = f"{dataset.description}; {BY_MODEL.format(model)}"
     return replace(dataset, description=said, by_model=model)
-
-
-def _read_queries(folder: Traversable, topic_field: TopicField) -> dict[str, str]:
-    name = "queries.jsonl"
-    others = [each for each in TOPIC_FILES if (folder / each).is_file()]
-    if not others or any((folder / each).is_file() for each in (name, f"{name}.gz")):
-        return {line.id: line.text for line in _read_jsonl(folder, name, _QueryLine)}
-    if len(others) > 1:
-        raise DatasetError(
-            f"{folder}: holds queries twice, as {others[0]} and as {others[1]}; keep one of them"
-        )
-    file = folder / others[0]
-    lines = read_texts(file, DatasetError)
-    try:
-        return {query.id: query.text for query in read_topics(lines, str(file), topic_field)}
-    except InputError as failure:
-        raise DatasetError(str(failure)) from failure
 
 
 def _read_jsonl(folder: Traversable, name: str, form: type[_Line]) -> Iterator[_Line]:
@@ -327,26 +275,13 @@ def _qrels_file(folder: Traversable, split: str) -> Traversable:
     if split != re.split(r"[/\\]", split)[-1]:
         raise DatasetError(f"split {split!r} is no name of a file in {folder / 'qrels'}")
     file = folder / "qrels" / f"{split}.tsv"
-    for suffix in _TREC_QRELS:
-        as_trec = folder / "qrels" / f"{split}{suffix}"
-        if as_trec.is_file() and not file.is_file():
-            return as_trec
     if not file.is_file():
-        others = _splits(folder)
+        qrels = folder / "qrels"
+        names = [each.name for each in qrels.iterdir()] if qrels.is_dir() else []
+        others = sorted(repr(each[:-4]) for each in names if each.endswith(".tsv"))
         found = f"there is {', '.join(others)}" if others else "there is no qrels/*.tsv at all"
         raise DatasetError(f"{file}: no judgements of split {split!r}; {found}")
     return file
-
-
-def _splits(folder: Traversable) -> list[str]:
-    qrels = folder / "qrels"
-    if not qrels.is_dir():
-        return []
-    return sorted(
-        repr(entry.name.rpartition(".")[0])
-        for entry in qrels.iterdir()
-        if entry.name.endswith((".tsv", *_TREC_QRELS))
-    )
 
 
 def _explain(failure: ValidationError) -> str:
@@ -356,6 +291,4 @@ def _explain(failure: ValidationError) -> str:
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
         return f"the key {key!r} is missing"
-    if not key:
-        return "not a JSON object"
-    return f"{key!r} is {first['input']!r}; it should be a text"
+    return f"{key!r} is {first['input']!r}; it should be a text" if key else "not a JSON object"

@@ -9,6 +9,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -71,20 +72,13 @@ def _explain(failure: Exception, name: str, identifier: str) -> str:
     if failure.args[:1] == ("All download sources failed",):
         failure = failure.args[1][0][1]  # of the first source; the others are its copies
     text = _short(failure)
-    # What is not imported has raised nothing; importing ir_datasets may be what has failed.
-    requests, library = sys.modules.get("requests"), sys.modules.get("ir_datasets")
+    # What is not imported has raised nothing.
+    requests = sys.modules.get("requests")
     if requests is not None and isinstance(failure, requests.RequestException):
         host = urlsplit(getattr(failure.request, "url", None) or "").hostname or "the server"
-        answer = getattr(failure.response, "status_code", None)
-        why = f"no connection to {host} ({text})" if answer is None else f"{host} answered {answer}"
         return (
-            f"{name!r} is not on this machine and cannot be downloaded: {why}; try again with a "
-            "network, or give a folder in BEIR format"
-        )
-    if library is not None and isinstance(failure, library.util.HashVerificationError):
-        return (
-            f"{name!r} was downloaded, but is not the file that was expected, and was thrown away "
-            f"({text}); try again, and see whether the network answers with a page of its own"
+            f"{name!r} is not on this machine and cannot be downloaded from {host}: {text}; try "
+            "again with a network, or give a folder in BEIR format"
         )
     if isinstance(failure, FileNotFoundError):
         path = os.fspath(failure.filename or (failure.args[0] if failure.args else ""))
@@ -98,8 +92,9 @@ def _explain(failure: Exception, name: str, identifier: str) -> str:
     places = (home().joinpath(top, *rest[:count]) for count in range(len(rest), 0, -1))
     folder = next((each for each in places if top == "beir" and each.is_dir()), home() / top)
     return (
-        f"{name!r}: a file is damaged or incomplete ({type(failure).__name__}: {text}); delete "
-        f"{os.fspath(folder)!r} and load the data set again"
+        f"{name!r}: a file is damaged or incomplete, or not the one that was expected "
+        f"({type(failure).__name__}: {text}); delete {os.fspath(folder)!r} and load the data set "
+        "again"
     )
 
 
@@ -179,21 +174,17 @@ class StoredCorpus(Mapping[str, Document]):
 
 
 class _Items(ItemsView[str, Document]):
-    def __init__(self, corpus: StoredCorpus) -> None:
-        super().__init__(corpus)
-        self._corpus = corpus
+    _mapping: StoredCorpus
 
     def __iter__(self) -> Iterator[tuple[str, Document]]:
-        return ((document.id, document) for document in self._corpus.documents())
+        return ((document.id, document) for document in self._mapping.documents())
 
 
 class _Values(ValuesView[Document]):
-    def __init__(self, corpus: StoredCorpus) -> None:
-        super().__init__(corpus)
-        self._corpus = corpus
+    _mapping: StoredCorpus
 
     def __iter__(self) -> Iterator[Document]:
-        return self._corpus.documents()
+        return self._mapping.documents()
 
 
 def is_here(entry: Known) -> bool:
@@ -220,10 +211,9 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
     name = entry.name if entry else identifier.replace("/", "-")
     wanted = replace(wanted, name=name, place=identifier, source=source_name, split=split)
     dataset = assemble(wanted, corpus, queries, judgements)
-    absent = corpus.missing({doc_id for grades in judgements.values() for doc_id in grades})
-    log_absent(
-        wanted.name, sum(doc_id in absent for grades in judgements.values() for doc_id in grades)
-    )
+    judged = [doc_id for grades in judgements.values() for doc_id in grades]
+    absent = corpus.missing(judged)
+    log_absent(wanted.name, sum(doc_id in absent for doc_id in judged))
     return dataset
 
 
@@ -264,23 +254,14 @@ def _found(registry: Any, identifier: str, wanted: Wanted) -> tuple[str, Any]:
     for candidate in candidates:
         source = _registered(registry, candidate)
         if source is not None and source.has_qrels():
-            for part, there in (
-                ("documents", source.has_docs()),
-                ("queries", source.has_queries()),
-            ):
-                if not there:
-                    raise DatasetError(f"{candidate!r} has no {part} in ir_datasets")
+            if not (source.has_docs() and source.has_queries()):
+                raise DatasetError(f"{candidate!r} has no documents or no queries in ir_datasets")
             return candidate, source
     above = parent if other and own.has_qrels() and parent else identifier
-    splits = [
-        repr(each)
-        for each in registry
-        if each.startswith(f"{above}/") and registry[each].has_qrels()
-    ]
-    offered = f"there are {', '.join(splits[:SPLITS])}" if splits else "there are none at all"
-    if len(splits) > SPLITS:
-        offered += f" and {len(splits) - SPLITS} more"
-    raise DatasetError(f"{wanted.place!r} has no judgements of split {wanted.split!r}; {offered}")
+    known = (x for x in registry if x.startswith(f"{above}/") and registry[x].has_qrels())
+    offered = ", ".join(map(repr, islice(known, SPLITS)))
+    there = f"there are {offered}" if offered else "there are none at all"
+    raise DatasetError(f"{wanted.place!r} has no judgements of split {wanted.split!r}; {there}")
 
 
 def _registered(registry: Any, identifier: str) -> Any:

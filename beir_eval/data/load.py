@@ -19,8 +19,6 @@ from mcranker.paths import is_folder
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from mcranker.inputs.topics import TopicField
-
 _ABOUT = {
     "mini": "Short passages on everyday subjects: health, consumer law, money, software, travel, "
     "shopping, history and the environment. The queries are questions, and one claim; a relevant "
@@ -33,7 +31,6 @@ def load(
     *,
     split: str = "test",
     judged_only: bool = True,
-    topic_field: TopicField = "title",
 ) -> Dataset:
     """Load a data set, and download it first where that is needed and possible.
 
@@ -48,8 +45,6 @@ def load(
             the split that it ends in goes before ``"test"``; any other one means the id
             with that ending.
         judged_only: keep only the queries with judgements in the split; else all queries.
-        topic_field: of a folder with TREC topics, the field that is the query: ``"title"``,
-            ``"desc"`` or ``"narr"``; see `read_topics`. Other data sets have one text a query.
 
     Judgements of queries that the collection does not hold are left out, and a warning is
     logged with their number; judgements of documents outside the corpus stay (they count in
@@ -78,19 +73,8 @@ def load(
     if entry is None and is_folder(path):
         whole = path.resolve().name
         source = "a folder in BEIR format"
-        return load_folder(
-            path,
-            Wanted(
-                whole,
-                name,
-                source,
-                split,
-                judged_only,
-                known(whole),
-                checked=True,
-                topic_field=topic_field,
-            ),
-        )
+        wanted = Wanted(whole, name, source, split, judged_only, known(whole), checked=True)
+        return load_folder(path, wanted)
     if not by_name or name.startswith((".", "/", "~")) or "\\" in name:
         raise DatasetError(
             f"no folder {name!r}; a folder in BEIR format holds corpus.jsonl, queries.jsonl and "

@@ -236,8 +236,9 @@ def _choices(manifest: RunManifest) -> Iterator[Mapping[str, object]]:
     yield {"label": manifest.label, "ranker": manifest.ranker}
     yield {"questions" if manifest.answers else "data": manifest.data}
     yield from (manifest.config, manifest.models, manifest.prompt_hashes)
-    of_documents = manifest.answers.documents if manifest.answers else {}
-    yield {f"documents: {name}": value for name, value in of_documents.items()}
+    if manifest.answers:
+        documents = manifest.answers.documents.items()
+        yield {"judge": manifest.answers.judge, **{f"documents: {k}": v for k, v in documents}}
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -48,13 +49,11 @@ def row_labels(runs: Sequence[RunFolder]) -> list[str]:
         same = [runs[place] for place in places]
         if max(Counter(run.manifest.data for run in same).values()) == 1:
             continue
-        homes = [home.parts for home in _homes(same)]
-        shared = 0
-        # Where one folder lies in another, its own name tells it from what is inside.
-        while shared < min(map(len, homes)) - 1 and len({parts[shared] for parts in homes}) == 1:
-            shared += 1
-        for place, parts in zip(places, homes, strict=True):
-            tags[place] = f" ({'/'.join(parts[shared:])})"
+        homes = _homes(same)
+        common = Path(os.path.commonpath(homes))
+        common = common.parent if common in homes else common
+        for place, home in zip(places, homes, strict=True):
+            tags[place] = f" ({home.relative_to(common).as_posix()})"
     return [f"{label}{tag}" for label, tag in zip(labels, tags, strict=True)]
 
 
@@ -62,23 +61,15 @@ def column_names(data: Sequence[DataManifest]) -> list[str]:
     """Return the data sets' names; those with one name, but other content, get distinct ones."""
     names = [each.dataset for each in data]
     shared = Counter(names)
-    # What data of one name may differ in, the plainest first.
-    words = [
-        (
-            f"{each.queries} queries, top {each.depth}",
-            f"split {each.split}",
-            f"by {each.first_stage.name}",
-            f"content {each.content[:8]}",
-        )
-        for each in data
-    ]
-    said = 0
-    while len(set(names)) < len(names) and said < len(words[0]):
-        said += 1
-        names = [
-            f"{each.dataset} ({', '.join(more[:said])})" if shared[each.dataset] > 1 else name
-            for each, name, more in zip(data, names, words, strict=True)
-        ]
+    for said in range(1, 5):
+        if len(set(names)) == len(names):
+            break
+        # What data of one name may differ in, the plainest first.
+        for place, each in enumerate(data):
+            more = [f"{each.queries} queries, top {each.depth}", f"split {each.split}"]
+            more += [f"by {each.first_stage.name}", f"content {each.content[:8]}"]
+            if shared[each.dataset] > 1:
+                names[place] = f"{each.dataset} ({', '.join(more[:said])})"
     return names
 
 

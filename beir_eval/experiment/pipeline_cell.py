@@ -1,8 +1,4 @@
-"""One pipeline over all questions: answered, judged and summed up, as often as the suite says.
-
-``OUT/LABEL/manifest.json`` says what answers; ``OUT/LABEL/run-1/answers.jsonl`` has a `RAGResult` a
-line, ``judgements.jsonl`` beside it the judges' values, and ``OUT/LABEL/metrics.json`` sums up.
-"""
+"""One pipeline over all questions: answered, judged and summed up, as often as the suite says."""
 
 from __future__ import annotations
 
@@ -34,7 +30,6 @@ from beir_eval.experiment.run_folder import (
     METRICS,
     PIPELINE,
     AnswersNote,
-    RunFolder,
     RunManifest,
 )
 from beir_eval.experiment.suite import RankerSpec
@@ -226,11 +221,10 @@ class PipelineCell(Cell):
 
         assert isinstance(pipeline.index, Index)
         about, fields = pipeline.index.describe(), RankerConfig.model_fields
-        given = self.options
         choices = {
-            name: given[name]
-            for name in sorted(given.keys() & fields.keys() - HOW_NOT_WHAT)
-            if given[name] != fields[name].default
+            name: value
+            for name, value in sorted(self.options.items())
+            if name in fields and name not in HOW_NOT_WHAT and value != fields[name].default
         }
         ranker = {} if pipeline.ranker is None else dict(pipeline.ranker.models.names)
         asked = self.questions
@@ -256,15 +250,7 @@ class PipelineCell(Cell):
             suite=self.spec.note,
             answers=answers,
         )
-        former = [*self.path.glob(f"run-*/{ANSWERS}")]
-        judge = None
-        if former:
-            known = RunFolder.open(self.path).manifest.answers
-            judge = known.judge if known else None
-        self.write_manifest(manifest, begun=bool(former))
-        if judge not in (None, self.judge):  # values of two judges do not mix
-            for each in (*self.path.glob(f"run-*/{JUDGEMENTS}"), self.path / METRICS):
-                each.unlink(missing_ok=True)
+        self.write_manifest(manifest, begun=any(self.path.glob(f"run-*/{ANSWERS}")))
 
     async def _answer(
         self, path: Path, pipeline: RAGPipeline, listener: ExperimentListener
@@ -274,7 +260,9 @@ class PipelineCell(Cell):
         cut_torn_line(file)
         cut_torn_line(judgements)
         there = read_answers_of(file)
-        waiting = [each.query for each in self.questions if _is_open(there.get(each.id))]
+        waiting = [
+            each.query for each in self.questions if each.id not in there or there[each.id].without
+        ]
         failed: dict[str, str] = {}
 
         def keep(each: AnsweredQuestion) -> Exception | None:
@@ -328,10 +316,6 @@ class PipelineCell(Cell):
 def _of_run(number: int) -> dict[str, int]:
     """The option that keeps a run's answers and judgements apart, by its number from 0."""
     return {"cache_variant": number} if number else {}
-
-
-def _is_open(answer: RAGResult | None) -> bool:
-    return answer is None or bool(answer.without)
 
 
 def _line(record: Mapping[str, Any]) -> bytes:

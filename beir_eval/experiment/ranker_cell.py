@@ -130,13 +130,9 @@ class RankerCell(Cell):
                 with interruptible():
                     metrics = None if stopped else self.finish()
         costs = [cost for _, cost in paid if cost is not None]
-        return self._result(
-            metrics,
-            calls=sum(calls for calls, _ in paid),
-            cost=sum(costs) if len(costs) == len(paid) else None,
-            reused=reused,
-            stopped=stopped,
-        )
+        calls, cost = sum(calls for calls, _ in paid), sum(costs)
+        known = cost if len(costs) == len(paid) else None
+        return self._result(metrics, calls=calls, cost=known, reused=reused, stopped=stopped)
 
     def _result(self, metrics: Metrics | None, **more: Any) -> CellResult:
         return CellResult(

@@ -115,7 +115,7 @@ class Experiment:
         from beir_eval.data.load import load
 
         plan = self.plan
-        whole = load(spec.name, split=spec.split, topic_field=spec.topic_field)
+        whole = load(spec.name, split=spec.split)
         chosen = chosen_queries(whole, queries=plan.queries, limit=plan.limit)
         stage = replace(plan.first_stage, depth=plan.depth or self.suite.depth)
         files = [each.run for each in self.rankers if each.run]
@@ -221,16 +221,11 @@ class Experiment:
         """Return the same name for the same work, whatever its limits."""
         plan, how = self.plan, {*HOW_NOT_WHAT, "ledger"}
         rankers = [
-            (
-                spec.label,
-                spec.ranker,
-                sorted((k, repr(v)) for k, v in spec.options.items() if k not in how),
-            )
-            for spec in self.rankers
+            (x.label, x.ranker, sorted((k, repr(v)) for k, v in x.options.items() if k not in how))
+            for x in self.rankers
         ]
-        return repr(
-            (self.datasets, rankers, plan.queries, plan.limit, plan.depth, plan.first_stage)
-        )
+        chosen = (plan.queries, plan.limit, plan.depth, plan.first_stage)
+        return repr((self.datasets, rankers, *chosen))
 
     def estimate(self) -> Iterator[tuple[str, str, Estimate]]:
         """Yield data set, label, and the estimate of each cell; nothing is sent or written.

@@ -23,7 +23,7 @@ A foreign run, which another program made, has no ``rankings.jsonl``.
 Before a run is finished, nothing but the manifest and its lines are there. Folders that were
 written to have a file ``.lock`` as well, see `beir_eval.files.locked`. Everything is checked where
 it is read: an error names the file, and the line. The manifest of what is finished has the
-SHA-256 of every other file, so that edits are found (``beir-eval report --verify``).
+SHA-256 of every other file, so that reports find edits.
 """
 
 from __future__ import annotations
@@ -111,11 +111,9 @@ class FigureNote(_Kept):
     title: str = ""  # above the figure
     x_label: str = ""  # what the numbers of `SuiteNote.x` are
     paper: str | None = None  # key of the paper's words about it, under ``figures_only_in_words``
-    # Of pipelines: the judges of its axes, lines, and a shipped table of others' runs beside ours.
+    # Of pipelines: the judges of its axes, and lines.
     quality: tuple[str, ...] = Field((), max_length=2)
     lines: tuple[FigureLine, ...] = Field((), max_length=6)
-    runs: str = ""
-    source: str = ""  # words about that table
     # A paper's points: label -> judge, "JUDGE sd" of its runs, and "speed" in characters a second.
     theirs: dict[str, dict[str, float]] = {}
 
@@ -393,8 +391,8 @@ class RunFolder:
         return _read_metrics(self.path)
 
     def changed(self) -> list[str]:
-        """Files that are not as they were when the run was finished, or gone; none before."""
-        return _changed(self.path, self.manifest.files) if self.manifest.finished else []
+        """Files that are not as they were when the run was finished, or gone."""
+        return _changed(self.path, self.manifest.files)
 
     def run(self) -> dict[str, list[tuple[str, float]]]:
         """The run: query id -> (document id, score), best first."""
@@ -513,14 +511,10 @@ def _changed(folder: Path, files: Mapping[str, str]) -> list[str]:
 def _read_metrics(folder: Path) -> Metrics:
     path = folder / METRICS
     metrics = read_form(path, Metrics)
-    lacking = [
-        name
-        for name in metrics.measures
-        if name not in metrics.means or name not in metrics.per_query
-    ]
-    if lacking or not metrics.measures:
-        what = f"no values of the measure {lacking[0]!r}" if lacking else "no measure"
-        raise RunFolderError(f"{path}: {what} in it; bring back the whole file")
+    for name in metrics.measures or ("",):
+        if name not in metrics.means or name not in metrics.per_query:
+            what = f"no values of the measure {name!r}" if name else "no measure"
+            raise RunFolderError(f"{path}: {what} in it; bring back the whole file")
     return metrics
 
 

@@ -32,8 +32,8 @@ A suite of pipelines has ``questions``, ``documents`` or ``index``, ``judges`` w
 values, and values of stages such as ``"answer.style"``); or a grid: ``[base]``, ``[[factors]]``
 (``name``, ``option``, ``levels``, ``ours``) and ``[anova]`` with a ``formula``.
 
-Data sets as tables have ``name``, ``split``, ``about`` (the words that ``criteria="dataset"``
-shows the model) and ``topic_field`` (of TREC topics). Folders of data sets and prompts, and files
+Data sets as tables have ``name``, ``split`` and ``about`` (the words that ``criteria="dataset"``
+shows the model). Folders of data sets and prompts, and files
 of teams, models, questions, documents and foreign runs, are looked for beside the suite's file.
 ``{dataset}`` in the path of a foreign run is the data set's name; the file may be packed (``.gz``).
 """
@@ -43,15 +43,16 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from beir_eval.answers.judges import names_of
-from beir_eval.errors import SettingError, SuiteError
+from beir_eval.errors import BeirEvalError, SettingError, SuiteError
 from beir_eval.experiment.run_folder import FOREIGN, PIPELINE, SuiteNote
 from beir_eval.experiment.suite_form import SUITES, SuiteForm, check_labels, hint, read_form
 from beir_eval.files import beside
@@ -66,10 +67,7 @@ from personas import PersonasError
 from personas.io.lines import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from beir_eval.experiment.run_folder import FigureNote
-    from mcranker.inputs.topics import TopicField
     from mcranker.rankers import Ranker
 
 _SUFFIX = ".toml"
@@ -87,13 +85,11 @@ class DatasetSpec:
         split: which judgements.
         about: what the collection is, in words for ``criteria="dataset"``; empty for the
             catalogue's words.
-        topic_field: of a folder with TREC topics, the field that is the query.
     """
 
     name: str
     split: str = "test"
     about: str = ""
-    topic_field: TopicField = "title"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +184,6 @@ def suite_text(name_or_path: str | os.PathLike[str]) -> str:
     return _found(name_or_path)[0]
 
 
-def others_runs(name: str) -> str:
-    """The text of a shipped table of others' runs."""
-    return (SUITES / "answers" / f"{name}.csv").read_text(encoding="utf-8")
-
-
 def load_suite(
     name_or_path: str | os.PathLike[str], *, models: Mapping[str, str] | None = None
 ) -> Suite:
@@ -210,27 +201,111 @@ def load_suite(
     """
     text, place, base = _found(name_or_path)
     form = read_form(text, place)
-    reader = _Reader(place, base, _models(form, place, base, models or {}))
-    note = SuiteNote(
-        name=Path(name_or_path).name.removesuffix(_SUFFIX), title=form.title, figure=form.figure
-    )
-    changes: dict[str, Any] = {"judges": names_of(form.judges) if form.judges else []}
-    for key in ("questions", "documents", "index"):
-        if base and (name := getattr(form, key)):
-            changes[key] = beside(name, base)
+    name = Path(name_or_path).name.removesuffix(_SUFFIX)
+    note = SuiteNote(name=name, title=form.title, figure=form.figure)
+    with _named(place):
+        reader = _Reader(base, _models(form, base, models or {}))
+        rankers, pipelines = [*reader.rankers(form, note)], [*reader.pipelines(form, note)]
+        datasets = _datasets(form, base)
+    changes: dict[str, Any] = {
+        key: beside(name, base)
+        for key in ("questions", "documents", "index")
+        if base and (name := getattr(form, key))
+    }
+    changes["judges"] = names_of(form.judges) if form.judges else []
     changes["judge_model"] = reader.models.get(form.judge_model, form.judge_model)
     return Suite(
-        name=note.name,
-        title=form.title,
-        description=form.description,
-        datasets=_datasets(form, place, base),
-        rankers=tuple(reader.rankers(form, note)),
+        note.name,
+        form.title,
+        form.description,
+        datasets,
+        tuple(rankers),
         depth=form.depth,
         models=reader.models,
         figure=form.figure,
-        pipelines=tuple(reader.pipelines(form, note)),
+        pipelines=tuple(pipelines),
         form=form.model_copy(update=changes),
     )
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Errors of the block name the place."""
+    try:
+        yield
+    except (MCRankerError, PersonasError, BeirEvalError) as failure:
+        raise SuiteError(f"{where}: {failure}") from failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Makes the systems of a suite, their options checked as on the command line."""
+
+    base: Path | None  # folder that files are looked for in; None for suites that name no files
+    models: Mapping[str, str]  # names -> models that options may name
+
+    def rankers(self, form: SuiteForm, note: SuiteNote) -> Iterator[RankerSpec]:
+        note = note.model_copy(
+            update={
+                "paper_table": form.paper_table,
+                "baseline": form.baseline,
+                "rankers": tuple(each.label for each in form.rankers),
+                "paper_rows": {x.label: x.paper_row for x in form.rankers if x.paper_row},
+                "not_run": tuple(form.paper_rows),
+            }
+        )
+        for number, entry in enumerate(form.rankers):
+            own = {name: getattr(entry, name) for name in ("paper_row", "x", "series")}
+            of_entry = note.model_copy(update={"place": number, **own})
+            if entry.run is not None:
+                file = entry.run if self.base is None else beside(entry.run, self.base)
+                yield RankerSpec(entry.label, FOREIGN, {}, of_entry, run=file)
+                continue
+            with _named(f"ranker {entry.label!r}"):
+                given, what = {**form.settings, **entry.own}, f"the ranker {entry.ranker!r}"
+                options = self._options(given, keys_of(entry.ranker), what)
+                _try_out(RANKERS.get(entry.ranker), options)
+            yield RankerSpec(entry.label, entry.ranker, options, of_entry, frozenset(entry.own))
+
+    def pipelines(self, form: SuiteForm, note: SuiteNote) -> Iterator[RankerSpec]:
+        keys, settings, entries = own_keys(), _flat(form.settings), [*_entries(form)]
+        check_labels(label for label, *_ in entries)
+        ours = tuple(each.name for each in form.factors if each.ours)
+        formula = form.anova.get("formula", "")
+        of_suite = {"description": form.description, "ours": ours, "formula": formula}
+        for number, (label, preset, own, of_entry) in enumerate(entries):
+            given = {**settings, **_flat(own)}
+            with _named(f"pipeline {label!r}"):
+                if "cache_variant" in given:
+                    raise SuiteError("cache_variant numbers the runs; set runs = N instead")
+                own_options = self._options(divided(given)[0], keys, "a pipeline")
+                if self.base is not None and is_file(self.base / preset):
+                    preset = str(self.base / preset)
+                made = note.model_copy(update={"place": number, **of_suite, **of_entry})
+                options, named = {**given, **own_options}, frozenset(_flat(own))
+                spec = RankerSpec(label, PIPELINE, options, made, named, preset=preset)
+                spec.stages()
+            yield spec
+
+    def _options(
+        self, given: Mapping[str, Any], known: Mapping[str, Key], what: str
+    ) -> dict[str, Any]:
+        """The options of a class, ready for it."""
+        if "ledger" in given:
+            raise ConfigError("one ledger serves all runs; give it as --ledger")
+        check_names(given, known, what)
+        return {name: self._value(known[name], given[name]) for name in given}
+
+    def _value(self, key: Key, value: Any) -> Any:
+        is_model = key.name == "model" or key.name.endswith("_model")
+        if isinstance(value, str) and value in self.models and is_model:
+            return self.models[value]
+        if self.base is not None:
+            value = located(key.name, value, self.base)
+        found = key.read(value)
+        if is_model and found is not None:
+            checked_model(found, key.name, self.models)
+        return found if isinstance(value, str) else value
 
 
 def checked_model(model: str, where: str, names: Collection[str] = ()) -> str:
@@ -244,90 +319,6 @@ def checked_model(model: str, where: str, names: Collection[str] = ()) -> str:
     close = difflib.get_close_matches(model, names, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""
     raise SuiteError(f"{where}={model!r} is no model: write {forms} or a name of [models]{meant}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Makes the systems of a suite, their options checked as on the command line."""
-
-    place: str  # of the suite, for messages
-    base: Path | None  # folder that files are looked for in; None for suites that name no files
-    models: Mapping[str, str]  # names -> models that options may name
-
-    def rankers(self, form: SuiteForm, note: SuiteNote) -> Iterator[RankerSpec]:
-        labels = tuple(each.label for each in form.rankers)
-        paper = {each.label: each.paper_row for each in form.rankers if each.paper_row}
-        for number, entry in enumerate(form.rankers):
-            where = f"{self.place}: ranker {entry.label!r}"
-            of_entry = note.model_copy(
-                update={
-                    "paper_table": form.paper_table,
-                    "baseline": form.baseline,
-                    "place": number,
-                    **{name: getattr(entry, name) for name in ("paper_row", "x", "series")},
-                    "rankers": labels,
-                    "paper_rows": paper,
-                    "not_run": tuple(form.paper_rows),
-                }
-            )
-            if entry.run is not None:
-                file = entry.run if self.base is None else beside(entry.run, self.base)
-                yield RankerSpec(entry.label, FOREIGN, {}, of_entry, run=file)
-                continue
-            try:
-                known = keys_of(entry.ranker)
-            except ConfigError as failure:
-                raise SuiteError(f"{where}: {failure}") from failure
-            given = {**form.settings, **entry.own}
-            options = self._options(given, known, f"the ranker {entry.ranker!r}", where)
-            _try_out(RANKERS.get(entry.ranker), options, where)
-            yield RankerSpec(entry.label, entry.ranker, options, of_entry, frozenset(entry.own))
-
-    def pipelines(self, form: SuiteForm, note: SuiteNote) -> Iterator[RankerSpec]:
-        keys, settings, entries = own_keys(), _flat(form.settings), [*_entries(form)]
-        check_labels((label for label, *_ in entries), self.place)
-        ours = tuple(each.name for each in form.factors if each.ours)
-        formula = form.anova.get("formula", "")
-        of_suite = {"description": form.description, "ours": ours, "formula": formula}
-        for number, (label, preset, own, of_entry) in enumerate(entries):
-            where = f"{self.place}: pipeline {label!r}"
-            given = {**settings, **_flat(own)}
-            if "cache_variant" in given:
-                raise SuiteError(f"{where}: cache_variant numbers the runs; set runs = N instead")
-            own_options = divided(given)[0]
-            options = {**given, **self._options(own_options, keys, "a pipeline", where)}
-            if self.base is not None and is_file(self.base / preset):
-                preset = str(self.base / preset)
-            made = note.model_copy(update={"place": number, **of_suite, **of_entry})
-            spec = RankerSpec(label, PIPELINE, options, made, frozenset(_flat(own)), preset=preset)
-            try:
-                spec.stages()
-            except ConfigError as failure:
-                raise SuiteError(f"{where}: {failure}") from failure
-            yield spec
-
-    def _options(
-        self, given: Mapping[str, Any], known: Mapping[str, Key], what: str, where: str
-    ) -> dict[str, Any]:
-        """The options of a class, ready for it."""
-        try:
-            if "ledger" in given:
-                raise ConfigError("one ledger serves all runs; give it as --ledger")
-            check_names(given, known, what)
-            return {name: self._value(known[name], given[name], where) for name in given}
-        except ConfigError as failure:
-            raise SuiteError(f"{where}: {failure}") from failure
-
-    def _value(self, key: Key, value: Any, where: str) -> Any:
-        is_model = key.name == "model" or key.name.endswith("_model")
-        if isinstance(value, str) and value in self.models and is_model:
-            return self.models[value]
-        if self.base is not None:
-            value = located(key.name, value, self.base)
-        found = key.read(value)
-        if is_model and found is not None:
-            checked_model(found, f"{where}: {key.name}", self.models)
-        return found if isinstance(value, str) else value
 
 
 def _entries(form: SuiteForm) -> Iterator[tuple[str, str, Mapping[str, Any], dict[str, Any]]]:
@@ -354,7 +345,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None:
+def _try_out(kind: Callable[..., Ranker], options: Mapping[str, Any]) -> None:
     """Make the ranker with a model that is never asked, so that it refuses what it would later."""
     from mcranker.llm.scripted import ScriptedChat
 
@@ -365,25 +356,19 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
         prefill=True,
         max_questions=MOST_IN_A_CALL,
     )
+    if options.get("criteria") == "dataset":
+        options = {"dataset": _STAND_IN, **options}
+    fields = RankerConfig.model_fields
+    RankerConfig(**{name: options[name] for name in options if name in fields})
     # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
     left_out = ("base_url", "model", "batch", "max_passage_tokens")
-    tried = {
-        name: value
-        for name, value in options.items()
-        if name not in left_out and not name.endswith("_model")
-    }
-    if tried.get("criteria") == "dataset":
-        tried.setdefault("dataset", _STAND_IN)
-    given = {**tried, **options}
-    try:
-        RankerConfig(**{name: given[name] for name in given if name in RankerConfig.model_fields})
-        make = cast("Callable[..., Ranker]", kind)
-        chat = ScriptedChat(lambda _: "", capabilities=able)
-        make(model=chat, ledger=None, **{**tried, "batch": False, "max_passage_tokens": None})
-    except UnsupportedCapability:
-        return  # what the stand-in lacks, the model that will be asked may have
-    except (MCRankerError, PersonasError) as failure:
-        raise SuiteError(f"{place}: {failure}") from failure
+    tried = {k: v for k, v in options.items() if k not in left_out and not k.endswith("_model")}
+    with suppress(UnsupportedCapability):  # what the stand-in lacks, the real model may have
+        kind(
+            **{**tried, "batch": False, "max_passage_tokens": None},
+            model=ScriptedChat(lambda _: "", capabilities=able),
+            ledger=None,
+        )
 
 
 def _shipped(folder: str) -> dict[str, Traversable]:
@@ -411,23 +396,18 @@ def _text(file: Traversable) -> str:
     return read_text(file, SuiteError, LONGEST, "name the TOML file of a suite")
 
 
-def _models(
-    form: SuiteForm, place: str, base: Path | None, given: Mapping[str, str]
-) -> dict[str, str]:
+def _models(form: SuiteForm, base: Path | None, given: Mapping[str, str]) -> dict[str, str]:
     for name in given:
         if name not in form.models:
-            raise SuiteError(f"{place}: no model {name!r} in [models]; {hint(name, form.models)}")
-    merged = {
-        name: model if base is None else located("model", model, base)
-        for name, model in form.models.items()
+            raise SuiteError(f"no model {name!r} in [models]; {hint(name, form.models)}")
+    written = {k: located("model", v, base) if base else v for k, v in form.models.items()}
+    return {
+        name: checked_model(model, f"models: {name}")
+        for name, model in {**written, **given}.items()
     }
-    merged |= given
-    for name, model in merged.items():
-        checked_model(model, f"{place}: models: {name}")
-    return merged
 
 
-def _datasets(form: SuiteForm, place: str, base: Path | None) -> tuple[DatasetSpec, ...]:
+def _datasets(form: SuiteForm, base: Path | None) -> tuple[DatasetSpec, ...]:
     from beir_eval.data.catalogue import known
     from beir_eval.data.datasets import COLLECTIONS
 
@@ -442,8 +422,8 @@ def _datasets(form: SuiteForm, place: str, base: Path | None) -> tuple[DatasetSp
         key = of_paper.name if of_paper else name
         if key in found:
             raise SuiteError(
-                f"{place}: datasets: {entry.name!r} appears twice; for another split write a "
-                "suite of its own"
+                f"datasets: {entry.name!r} appears twice; for another split write a suite of its "
+                "own"
             )
-        found[key] = DatasetSpec(name, entry.split, entry.about, entry.topic_field)
+        found[key] = DatasetSpec(name, entry.split, entry.about)
     return tuple(found.values())

@@ -14,12 +14,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
 from beir_eval.answers.judges import names_of
-from beir_eval.errors import SettingError, SuiteError
+from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import DATA_FOLDER, FIRST_STAGE, FigureNote
 from beir_eval.files import read_toml
 from beir_eval.measures.anova import parsed
 from beir_eval.measures.paper import paper_figures, paper_tables
-from mcranker.inputs.topics import TopicField
 from mcranker.rankers.keys import shared_keys
 
 SUITES = resources.files("beir_eval") / "suites"
@@ -51,7 +50,6 @@ class _DatasetForm(_Form):
     name: str = Field(min_length=1, max_length=4096)
     split: _Words = Field("test", min_length=1)
     about: str = ""
-    topic_field: TopicField = "title"
 
     @model_validator(mode="before")
     @classmethod
@@ -131,10 +129,24 @@ class SuiteForm(_Form):
                 )
         return values
 
-
-_FIELDS = [*SuiteForm.model_fields]
-_OF_RANKERS = _FIELDS[_FIELDS.index("datasets") : _FIELDS.index("pipelines")]
-_OF_PIPELINES = _FIELDS[_FIELDS.index("pipelines") :]
+    @model_validator(mode="after")
+    def _fits_together(self) -> SuiteForm:
+        given, pipelines = self.model_fields_set, bool(self.pipelines or self.factors)
+        fields = [*SuiteForm.model_fields]
+        first, second = fields.index("datasets"), fields.index("pipelines")
+        others = fields[first:second] if pipelines else fields[second:]
+        if unfit := [name for name in others if name in given]:
+            kind = "rankers" if pipelines else "pipelines"
+            hint = "" if pipelines else ", and this one has no [[pipelines]] or [[factors]]"
+            raise ValueError(f"{unfit[0]!r} goes with suites of {kind}{hint}; leave it out")
+        for name in ("judges",) if pipelines else ("datasets", "rankers"):
+            if not getattr(self, name):
+                raise ValueError(f"the key {name!r} is missing; add it")
+        if pipelines:
+            _check_pipelines(self)
+        else:
+            _check_rankers(self)
+        return self
 
 
 def read_form(text: str, place: str) -> SuiteForm:
@@ -145,18 +157,7 @@ def read_form(text: str, place: str) -> SuiteForm:
             raise SuiteError(
                 f"{place}:{number}: has more than {_MOST_DOTS:,} dots; divide the line"
             )
-    form = read_toml(text, SuiteForm, place, SuiteError)
-    given, pipelines = form.model_fields_set, bool(form.pipelines or form.factors)
-    kinds = ("pipelines", _OF_RANKERS) if pipelines else ("rankers", _OF_PIPELINES)
-    if unfit := [name for name in kinds[1] if name in given]:
-        hint = "" if pipelines else ", and this one has no [[pipelines]] or [[factors]]"
-        other = "rankers" if pipelines else "pipelines"
-        raise SuiteError(f"{place}: {unfit[0]!r} goes with suites of {other}{hint}; leave it out")
-    for name in ("judges",) if pipelines else ("datasets", "rankers"):
-        if not getattr(form, name):
-            raise SuiteError(f"{place}: the key {name!r} is missing; add it")
-    (_check_pipelines if pipelines else _check_rankers)(form, place)
-    return form
+    return read_toml(text, SuiteForm, place, SuiteError)
 
 
 def hint(given: str, known: Iterable[str]) -> str:
@@ -197,130 +198,117 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST_FOLDER_NAME].rstrip("-")
 
 
-def check_labels(labels: Iterable[str], place: str) -> list[str]:
-    """Return the labels of a suite, each of which has a folder of its own."""
+def check_labels(labels: Iterable[str]) -> list[str]:
+    """The labels of a suite, each of which has a folder of its own."""
     folders: dict[str, str] = {}
     for label in labels:
-        try:
-            folder = folder_name(label)
-        except SuiteError as failure:
-            raise SuiteError(f"{place}: {failure}") from failure
+        folder = folder_name(label)
         if label == folders.get(folder):
-            raise SuiteError(f"{place}: label {label!r} appears twice; change one of them")
+            raise SuiteError(f"label {label!r} appears twice; change one of them")
         if folder in folders:
             raise SuiteError(
-                f"{place}: labels {folders[folder]!r} and {label!r} give the same folder "
-                f"{folder!r}; change one of them"
+                f"labels {folders[folder]!r} and {label!r} give the same folder {folder!r}; "
+                "change one of them"
             )
         folders[folder] = label
     return list(folders.values())
 
 
-def _check_rankers(form: SuiteForm, place: str) -> None:
-    labels = check_labels((each.label for each in form.rankers), place)
-    if form.baseline is not None and form.baseline not in labels:
-        raise SuiteError(
-            f"{place}: baseline={form.baseline!r} is no label; {hint(form.baseline, labels)}"
-        )
+def _check_rankers(form: SuiteForm) -> None:
+    labels = check_labels(each.label for each in form.rankers)
+    if form.baseline is not None:
+        _known(f"baseline={form.baseline!r} is no label", form.baseline, labels)
     for entry in form.rankers:
-        where = f"{place}: ranker {entry.label!r}"
+        where = f"ranker {entry.label!r}: run={entry.run!r}"
         if entry.run is None:
             continue
-        if not entry.run.strip():
-            raise SuiteError(f"{where}: run={entry.run!r}: name a TREC run")
-        if set(entry.run.replace(DATASET, "")) & set("{}"):
-            raise SuiteError(f"{where}: run={entry.run!r}: the only placeholder is {DATASET}")
+        if not entry.run.strip() or set(entry.run.replace(DATASET, "")) & set("{}"):
+            raise ValueError(f"{where}: name a TREC run; the only placeholder is {DATASET}")
         if options := [*entry.own, *({"ranker"} & entry.model_fields_set)]:
-            raise SuiteError(
-                f"{where}: run={entry.run!r} is what another program ranked, so {options[0]!r} "
-                "has no meaning beside it; leave one of them out"
+            raise ValueError(
+                f"{where} is what another program ranked, so {options[0]!r} has no meaning beside "
+                "it; leave one of them out"
             )
-    _check_paper(form, place)
-    _check_figure(form, place)
+    _check_paper(form)
+    _check_figure(form)
 
 
-def _check_paper(form: SuiteForm, place: str) -> None:
-    def check(where: str, given: str, known: Iterable[str]) -> None:
-        if given not in known:
-            raise SuiteError(f"{where}={given!r} is none of the paper's; {hint(given, known)}")
+def _known(said: str, given: str, known: Iterable[str]) -> None:
+    known = list(known)
+    if given not in known:
+        raise ValueError(f"{said}; {hint(given, known)}")
 
-    tables, table = paper_tables(), form.paper_table
+
+def _check_paper(form: SuiteForm) -> None:
+    tables, table, foreign = paper_tables(), form.paper_table, "is none of the paper's"
     if table is not None:
-        check(f"{place}: paper_table", table, tables)
+        _known(f"paper_table={table!r} {foreign}", table, tables)
     rows = [
-        (f"{place}: ranker {entry.label!r}: paper_row", entry.paper_row)
-        for entry in form.rankers
-        if entry.paper_row is not None
+        (f"ranker {each.label!r}: paper_row", each.paper_row)
+        for each in form.rankers
+        if each.paper_row is not None
     ]
-    rows += [(f"{place}: paper_rows", row) for row in form.paper_rows]
+    rows += [("paper_rows", row) for row in form.paper_rows]
     for where, row in rows:
         if table is None:
-            raise SuiteError(
+            raise ValueError(
                 f"{where}={row!r} needs the table that it is in; add paper_table at the top"
             )
-        check(where, row, tables[table])
-    for row in form.paper_rows:
-        if sum(other == row for _, other in rows) > 1:
-            raise SuiteError(f"{place}: paper_rows={row!r} is here twice; leave one of them out")
-    if form.figure is not None and form.figure.paper is not None:
-        check(f"{place}: figure: paper", form.figure.paper, paper_figures())
+        _known(f"{where}={row!r} {foreign}", row, tables[table])
+        if where == "paper_rows" and sum(other == row for _, other in rows) > 1:
+            raise ValueError(f"paper_rows={row!r} is here twice; leave one of them out")
+    if form.figure is not None and (paper := form.figure.paper) is not None:
+        _known(f"figure: paper={paper!r} {foreign}", paper, paper_figures())
 
 
-def _check_figure(form: SuiteForm, place: str) -> None:
+def _check_figure(form: SuiteForm) -> None:
     figure, places = form.figure, dict[tuple[str, object], str]()
     for name in ("kind", "title") if figure is not None else ():
         if not getattr(figure, name):
-            raise SuiteError(f"{place}: figure: the key {name!r} is missing; add it")
+            raise ValueError(f"figure: the key {name!r} is missing; add it")
     for entry in form.rankers:
-        where = f"{place}: ranker {entry.label!r}"
+        where = f"ranker {entry.label!r}"
         if figure is None and (entry.x is not None or entry.series):
-            raise SuiteError(f"{where}: x and series are places in a figure; add [figure]")
+            raise ValueError(f"{where}: x and series are places in a figure; add [figure]")
         if figure is None or entry.x is None:
             continue
         if isinstance(entry.x, str) != (figure.kind == "bars"):
             kind = "a text, the bar's name" if figure.kind == "bars" else "a number"
-            raise SuiteError(
+            raise ValueError(
                 f"{where}: x={entry.x!r} should be {kind}, in a figure of kind {figure.kind!r}"
             )
-        if (entry.series, entry.x) in places:
-            raise SuiteError(
-                f"{where}: x={entry.x!r} is the place of {places[entry.series, entry.x]!r} "
-                "already; give them different x or series"
+        if other := places.get((entry.series, entry.x)):
+            raise ValueError(
+                f"{where}: x={entry.x!r} is the place of {other!r} already; give them different x "
+                "or series"
             )
         places[entry.series, entry.x] = entry.label
     if figure is not None and not places:
-        raise SuiteError(f"{place}: figure: no ranker has a place in it; give them x")
+        raise ValueError("figure: no ranker has a place in it; give them x")
 
 
-def _check_pipelines(form: SuiteForm, place: str) -> None:
+def _check_pipelines(form: SuiteForm) -> None:
     figure, formula = form.figure or FigureNote(), form.anova.get("formula", "")
     if form.documents and form.index:
-        raise SuiteError(f"{place}: documents and index do not go together; leave one out")
+        raise ValueError("documents and index do not go together; leave one out")
     if other := [*form.anova.keys() - {"formula"}]:
-        raise SuiteError(f"{place}: anova: there is no key {other[0]!r}; write formula")
+        raise ValueError(f"anova: there is no key {other[0]!r}; write formula")
     if formula and not form.factors:
-        raise SuiteError(f"{place}: anova needs a grid; add [[factors]]")
+        raise ValueError("anova needs a grid; add [[factors]]")
     if not {*figure.quality} <= {*form.judges}:
-        raise SuiteError(f"{place}: figure: quality must name two of the judges")
-    if figure.runs and not (SUITES / "answers" / f"{figure.runs}.csv").is_file():
-        raise SuiteError(f"{place}: figure: there is no table of runs {figure.runs!r}")
+        raise ValueError("figure: quality must name two of the judges")
     names = [each.name for each in form.factors]
     for name in names:
         if not _NAME.fullmatch(name):
-            raise SuiteError(f"{place}: factors: {name!r}: write one word of letters and digits")
+            raise ValueError(f"factors: {name!r}: write one word of letters and digits")
         if names.count(name) > 1:
-            raise SuiteError(f"{place}: factors: {name!r} is there twice")
+            raise ValueError(f"factors: {name!r} is there twice")
     count = math.prod(len(each.levels) for each in form.factors)
     if count > MOST_POINTS:
-        raise SuiteError(f"{place}: the grid has {count:,} points; {MOST_POINTS:,} is the most")
-    unknown: set[str] = set()
-    try:
-        judges = names_of(form.judges)
-        names_of([*judges, *(name for each in form.pipelines for name in each.theirs)])
-        if formula:
-            response, factors, _ = parsed(formula)
-            unknown = {response} - {*judges} | {*factors} - {*names}
-    except SettingError as error:
-        raise SuiteError(f"{place}: {error}") from error
-    if unknown:
-        raise SuiteError(f"{place}: anova: {min(unknown)!r} is no judge and no factor")
+        raise ValueError(f"the grid has {count:,} points; {MOST_POINTS:,} is the most")
+    judges = names_of(form.judges)
+    names_of([*judges, *(name for each in form.pipelines for name in each.theirs)])
+    if formula:
+        response, factors, _ = parsed(formula)
+        if unknown := {response} - {*judges} | {*factors} - {*names}:
+            raise ValueError(f"anova: {min(unknown)!r} is no judge and no factor")

@@ -159,10 +159,6 @@ def render_json(report: Report, *, per_query: bool = False) -> str:
     return safe_json(text.decode()) + "\n"
 
 
-def _point(x: float | str, of: Values) -> dict[str, Any]:
-    return {"x": x, "value": of.by_lot, "interval": of.interval, "queries": len(of.of)}
-
-
 def escaped_markdown(text: str) -> str:
     """Return `text` in one line as Markdown shows it as it is; control characters are shown."""
     return _MARKUP.sub(r"\\\1", plain(text))

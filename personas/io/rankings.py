@@ -18,7 +18,7 @@ from personas.schema import Team
 SUFFIXES = (".json", ".jsonl", ".ndjson")
 """Of files that ``mcranker rank`` writes rankings to."""
 
-_FORM = "; give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
+_FORM = "; give what 'mcranker rank --save FILE' or '--output json' wrote"
 _OPEN = ("{", "[", ",")  # a line that ends so is the first of a JSON value on many lines
 _NAMES = {list: "a list", str: "a text", type(None): "null", bool: "true or false"}
 _Read = TypeVar("_Read")

@@ -1,4 +1,4 @@
-"""One ranking out of a file of several, or out of a run folder.
+"""One ranking out of a file of several.
 
 Rankings are read one by one; of those that are not chosen, only a line of a list is kept.
 """

@@ -186,8 +186,8 @@ class RankingRecord(Sequence[Hit]):
         """The ranking with judgements and another one beside it; a `SchemaError` without texts."""
         if not self.has_texts:
             raise SchemaError(
-                "a ranking without texts, as run folders keep them; give the run folder itself, "
-                "with the folder 'data' beside it"
+                "a ranking without texts, as run folders keep them; 'personas report RUN --out "
+                "FOLDER' makes a page for each query of a run folder"
             )
         return replace(self, grades=grades, other=other)
 

@@ -81,14 +81,10 @@ def test_which_queries_are_explained(tmp_path: Path) -> None:
     pair = open_pair(*write_both(tmp_path / "tiny"))
     chosen = {
         "first": compare_pair(pair, top=1),
-        "gains": compare_pair(pair, direction="gains"),
-        "losses": compare_pair(pair, direction="losses"),
         "one": compare_pair(pair, query="q2"),
     }
     assert {name: list(explained(each)) for name, each in chosen.items()} == {
         "first": ["q3"],
-        "gains": ["q3"],
-        "losses": ["q1"],
         "one": ["q2"],
     }
     with pytest.raises(RunFolderError, match="no query 'q9' is in both runs"):
@@ -167,7 +163,7 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
 
 def test_the_first_stage_is_a_run_too(tmp_path: Path) -> None:
     _, b = write_both(tmp_path / "tiny")
-    found = compare_pair(open_pair(FIRST_STAGE_NAME, b), direction="losses")
+    found = compare_pair(open_pair(FIRST_STAGE_NAME, b), query="q1")
     first = found.figures["runs"][0]
     assert (first["label"], first["note"]) == (
         "first stage (BM25)",
@@ -179,7 +175,7 @@ def test_the_first_stage_is_a_run_too(tmp_path: Path) -> None:
     passage = found.comparisons[0].passages[0]
     assert passage.before is not None
     assert (passage.before.score, dict(passage.before.scores)) == (4.0, {})
-    other_way = compare_pair(open_pair(b, FIRST_STAGE_NAME), direction="gains")
+    other_way = compare_pair(open_pair(b, FIRST_STAGE_NAME), query="q1")
     assert change(other_way) == near(-change(found))
 
 

@@ -14,10 +14,8 @@ from beir_eval.answers.judges import Judgement
 from beir_eval.answers.metrics import AnswerMetrics, metrics_of
 from beir_eval.cli.group import cli
 from beir_eval.errors import SuiteError
-from beir_eval.experiment.run_folder import find_runs
 from beir_eval.experiment.suite import load_suite, shipped_suites
-from beir_eval.report.build import build_report
-from mcranker.errors import AuthenticationFailed, ModelError
+from mcranker.errors import ModelError
 from mcranker.llm.chat import ChatRequest
 from mcranker.rag.result import RAGResult, StageRecord
 from tests.support.cli_support import Connected, scripted
@@ -111,50 +109,6 @@ def test_points_share_answers_and_a_second_run_asks_nothing(place: Path, model: 
     assert len(model.requests) == before
 
 
-def test_options_of_stages_and_chunks_are_those_of_all_pipelines(
-    place: Path, model: Connected
-) -> None:
-    options = ("-o", "chunks=words", "-o", "answer.max_tokens=77")
-    assert run(place, "--only", "1 / 100", *options).exit_code == 0
-    config = json.loads(next((place / "out").glob("*/manifest.json")).read_text())["config"]
-    assert (config["chunks"], config["answer"]["max_tokens"]) == ("words", 77)
-    assert "sentence'" in run(place, "-o", "chunks=sentence").output
-
-
-def test_points_of_several_commands_are_one_grid(place: Path, model: Connected) -> None:
-    run(place, "--only", "1 / 200")
-    run(place, "--only", "1 / 100")
-    lines = (place / "out" / "grid.csv").read_text().splitlines()
-    assert [each.split(",")[:2] for each in lines[1:]] == [["1", "100"], ["1", "200"]]
-    other = GRID.replace('["relevance", "f1"]', '["f1"]')
-    (place / "grid.toml").write_text(other)
-    assert run(place, "--only", "1 / 100").exit_code == 0
-    assert (place / "out" / "grid.csv").read_text().splitlines()[0] == "documents,words,f1"
-    assert len((place / "out" / "grid.csv").read_text().splitlines()) == 2
-
-
-def test_folders_of_pipelines_are_verified_and_no_runs_of_rankers(
-    place: Path, model: Connected
-) -> None:
-    run(place, "--only", "1 / 100")
-    folder = place / "out" / "1-100"
-    verify = ["report", str(place / "out"), "--verify", "--format", "json"]
-    assert CliRunner().invoke(cli, verify).exit_code == 0
-    (folder / "run-1" / "answers.jsonl").write_text("{}\n")
-    found = CliRunner().invoke(cli, verify)
-    assert found.exit_code == 1
-    assert json.loads(found.stdout)["folders"][0]["files"] == ["run-1/answers.jsonl"]
-
-
-def test_repeats_are_asked_apart(place: Path, model: Connected) -> None:
-    said = json.loads(run(place, "--runs", "3", "--only", "1 / 100").stdout)
-    metrics = said["results"][0]["metrics"]
-    assert (metrics["answers"], metrics["runs"]) == (6, 3)
-    assert len(metrics["judges"]["f1"]["run_means"]) == 3
-    assert len([each for each in model.requests if each.tag.stage == "answer"]) == 6
-    assert not any("One run" in each for each in said["warnings"])
-
-
 @pytest.mark.parametrize(
     ("judge", "calls"),
     [
@@ -199,17 +153,6 @@ def test_a_judge_judges_each_run_and_the_estimate_counts_it(
     assert len(judged) == 2 * 3 * calls
     assert len({*said["results"][0]["metrics"]["judges"][judge]["run_means"]}) > 1
     assert estimated["total"]["calls"] == len(model.requests)
-
-
-def test_a_team_that_judges_is_asked_in_each_run(place: Path, model: Connected) -> None:
-    text = GRID.replace('["relevance", "f1"]', '["team"]').partition("[anova]")[0]
-    (place / "grid.toml").write_text(text)
-    args = ("--only", "1 / 100", "--dry-run")
-    one, three = (json.loads(run(place, *args, "--runs", n).stdout) for n in "13")
-    assert three["total"]["calls"] == 3 * one["total"]["calls"]
-    run(place, "--only", "1 / 100", "--runs", "3")
-    asked = [each for each in model.requests if each.tag.stage == "recruit"]
-    assert {each.sample % 2**32 for each in asked} == {0, 1, 2}
 
 
 def test_a_conversation_reaches_pipeline_and_judge(place: Path, model: Connected) -> None:
@@ -279,21 +222,6 @@ def test_options_that_change_answers_and_other_texts_need_another_folder(
     assert "documents: digest was" in run(place, "--only", "1 / 100").output
 
 
-def test_values_of_two_judges_are_not_shown_as_of_one(place: Path, model: Connected) -> None:
-    run(place)
-    run(place, "--only", "1 / 100", "--judge-model", "openai:other")
-    (section,) = build_report(find_runs([place / "out"], pipelines=True)).sections
-    assert section.warnings[0].sentence.startswith("Pipelines have different judges: run the suite")
-
-    def refuses(request: ChatRequest) -> str:
-        raise AuthenticationFailed("no", model="openai:third")
-
-    model.answer = refuses  # no value of the judge before is left
-    run(place, "--only", "1 / 100", "--judge-model", "openai:third")
-    (section,) = build_report(find_runs([place / "out"], pipelines=True)).sections
-    assert section.unfinished == (("", "1 / 100"),)
-
-
 def test_an_answer_without_a_stage_is_said_and_tried_again(place: Path, model: Connected) -> None:
     def refuses(request: ChatRequest) -> str:
         if request.tag.stage == "transform":
@@ -324,12 +252,6 @@ def test_the_budget_is_of_all_pipelines_and_judges(place: Path, model: Connected
     assert len(model.requests) == 6
 
 
-def test_a_judge_that_wrote_the_answers_is_named(place: Path, model: Connected) -> None:
-    said = json.loads(run(place, "--judge-model", "openai:default", "--only", "1 / 100").stdout)
-    own = "judged by a model, openai:default, which is also the system's, and not by people"
-    assert any(own in each for each in said["warnings"])
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -357,29 +279,6 @@ def test_what_is_wrong_with_a_suite_is_said(place: Path, old: str, new: str, sai
     with pytest.raises(SuiteError) as caught:
         load_suite(place / "grid.toml")
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (("--ranker", "direct"), "--ranker does not go with a suite of pipelines"),
-        (("--only", "3 / 100"), "has no '3 / 100'"),
-        (("--questions", "none.jsonl"), "none.jsonl"),
-        (("--docs", "docs", "--index", "i"), "--docs and --index do not go together"),
-    ],
-)
-def test_wrong_flags_are_refused(
-    place: Path, model: Connected, args: tuple[str, ...], said: str
-) -> None:
-    found = run(place, *args)
-    assert found.exit_code != 0
-    assert said in found.output
-    assert not model.requests
-
-
-def test_flags_of_pipelines_are_refused_for_rankers(model: Connected) -> None:
-    found = CliRunner().invoke(cli, ["run", "smoke", "--runs", "2"])
-    assert (found.exit_code, "--runs goes with a suite of pipelines" in found.output) == (2, True)
 
 
 def test_shipped_suites_are_those_of_the_papers() -> None:
@@ -431,30 +330,6 @@ def test_sums_by_hand() -> None:
     assert AnswerMetrics.model_validate_json(found.model_dump_json()) == found
 
 
-def test_shipped_suites_are_listed_printed_and_checked(tmp_path: Path) -> None:
-    listed = json.loads(CliRunner().invoke(cli, ["run", "--suites", "--output", "json"]).stdout)[
-        "suites"
-    ]
-    titles = {each["name"]: each["title"] for each in listed}
-    for name in shipped_suites("answers"):
-        assert titles[name] == load_suite(name).title
-        assert CliRunner().invoke(cli, ["run", "--suites", name]).stdout.startswith("title = ")
-    wrong = tmp_path / "wrong.toml"
-    wrong.write_text('title = "x"\njudges = ["fame"]\n[[pipelines]]\nlabel = "a"\n')
-    found = CliRunner().invoke(cli, ["run", "--suites", str(wrong)])
-    assert found.exit_code == 1
-    assert "fame" in found.stderr
-
-
-def test_without_documents_nothing_is_asked(place: Path, model: Connected) -> None:
-    text = GRID.replace('documents = "docs"\n', "", 1)
-    (place / "grid.toml").write_text(text)
-    found = run(place)
-    assert found.exit_code == 1
-    assert "names no documents" in found.stdout
-    assert not model.requests
-
-
 def test_one_pipeline_that_cannot_be_made_and_nothing_is_asked(
     place: Path, model: Connected
 ) -> None:
@@ -463,14 +338,3 @@ def test_one_pipeline_that_cannot_be_made_and_nothing_is_asked(
     found = run(place)
     assert found.exit_code != 0
     assert not model.requests
-
-
-def test_a_pipeline_that_answers_nothing_is_stopped(place: Path, model: Connected) -> None:
-    def refuses(request: ChatRequest) -> str:
-        raise ModelError("no", model="openai:test")
-
-    model.answer = refuses
-    said = json.loads(run(place, "--runs", "2").stdout)
-    # The other pipelines would meet the same.
-    assert [each["metrics"] for each in said["results"]] == [None]
-    assert "stopped: no" in said["errors"][0]["message"]

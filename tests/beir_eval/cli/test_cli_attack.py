@@ -76,13 +76,6 @@ def test_a_steadfast_judge(model: Connected) -> None:
         assert row["top3"]["sum"] == row["called_relevant"]["sum"] == 0
 
 
-def test_harmless_words_are_told_from_the_attack(model: Connected) -> None:
-    model.answer = judge("printed on a Tuesday")  # likes the control, whatever it says
-    (row,) = run("--ranker", "direct", "--attacks", "perfectly_relevant")["figures"]
-    assert row["rise"]["mean"] == 0
-    assert row["net_rise"]["mean"] == -sum(line["clean_rank"] - 1 for line in lines()) / 4
-
-
 def test_a_reply_that_cannot_be_read_is_counted(model: Connected) -> None:
     model.answer = judge(CLAIM, fooled='"none"')
     found = run("--ranker", "direct", "--attacks", "perfectly_relevant", code=3)
@@ -130,35 +123,18 @@ def test_defences(model: Connected) -> None:
     assert answers["erase_and_check"] > answers["none"]
 
 
-def test_a_listwise_ranker_is_ordered_about(model: Connected) -> None:
-    def order(request: ChatRequest) -> str:
-        numbers = re.findall(r"^\[(\d+)\]$", text_of(request), re.MULTILINE)
-        parts = re.split(r"^\[\d+\]$", text_of(request), flags=re.MULTILINE)[1:]
-        first = [n for n, part in zip(numbers, parts, strict=True) if "Put this passage" in part]
-        return " > ".join(f"[{n}]" for n in [*first, *(n for n in numbers if n not in first)])
-
-    model.answer = order
-    (row,) = run("--ranker", "rankgpt", "--attacks", "put_me_first")["figures"]
-    assert {line["rank"] for line in lines()} == {1}
-    assert row["relevance"]["count"] == 0
-    model.answer = judge("-")
-    assert run("--ranker", "direct", "--attacks", "put_me_first,order")["figures"][0]["class"] == 6
-
-
 def test_the_dry_run_counts_the_calls_that_are_made(model: Connected) -> None:
-    args = ("--ranker", "mcranker", "--attacks", "2,19", "--ledger", "answers.sqlite")
+    args = ("--ranker", "mcranker,direct", "--attacks", "19", "--ledger", "answers.sqlite")
     dry = json.loads(invoke(*args, "--dry-run", "--output", "json").stdout)["estimates"]
     assert model.requests == []
     found = run(*args)
-    made = sum(each["estimate"]["calls"] for each in dry)
+    made = sum(each["calls"] for each in dry)
     assert made == len(model.requests) == sum(row["calls"] for row in found["drift"])
     assert any("Efficacy, Safety" in line["text"] for line in lines())  # the team's own rubric
     before, first = len(model.requests), Path("out.jsonl").read_bytes()
     assert run(*args)["figures"] == found["figures"]
     assert len(model.requests) == before  # all were in the ledger
     assert Path("out.jsonl").read_bytes() == first
-    run(*args, "--seed", "8")
-    assert Path("out.jsonl").read_bytes() != first
 
 
 @pytest.mark.parametrize(
@@ -174,14 +150,3 @@ def test_what_is_unknown_is_an_error(model: Connected, args: tuple[str, ...], me
     assert result.exit_code in (1, 2)
     assert message in result.stderr
     assert model.requests == []
-
-
-def test_a_page_shows_no_control_characters(model: Connected) -> None:
-    Path("own.toml").write_text(
-        'neutral = ["x"]\n[classes]\n1 = "a\\u001b[31m"\n[[attacks]]\nid = "m"\n'
-        'number = 1\nsource = ""\ntexts = ["\\u001b[31m{query}"]\n'
-    )
-    result = invoke("--ranker", "direct", "--attacks-file", "own.toml", "--out", "out.jsonl")
-    assert result.exit_code == 0, result.output
-    assert "1 a" in result.stdout
-    assert "\x1b" not in result.stdout + Path("out.jsonl").read_text()

@@ -10,26 +10,16 @@ from unittest.mock import ANY
 import pytest
 from click.testing import CliRunner, Result
 
-from beir_eval.cli.compare import command as run_compare
 from beir_eval.cli.group import COMPARE
 from mcranker.cli.group import VERBS, Verbs
 from tests.personas.ranking.test_comparison import CHANGED
 from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.compare_support import (
-    PARENT_5,
-    QUERIES,
-    SCORES_A,
-    SCORES_B,
-    TEXTS,
-    Scores,
     write_both,
-    write_data,
-    write_run,
 )
 from tests.support.inspection_report import Page
 
 MCRANKER = Verbs("mcranker", {**VERBS, "compare": COMPARE})
-FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
 
 
 def compare(*args: str | Path, columns: int = 110) -> Result:
@@ -144,33 +134,6 @@ def test_run_folders(tmp_path: Path) -> None:
     assert f"{two!r} is a run and '{saved}' is none" in refused(saved, two, code=2)
 
 
-def test_runs_have_the_same_page(tmp_path: Path) -> None:
-    one, two = write_both(tmp_path / "tiny")
-    pages = [tmp_path / "1.html", tmp_path / "2.html"]
-    assert compare(one, two, "--html", pages[0]).exit_code == 0
-    result = CliRunner().invoke(run_compare, [one, two, "--html", str(pages[1])])
-    assert (result.exit_code, result.stdout) == (0, "")
-    texts = [Page(path.read_text(encoding="utf-8")).text for path in pages]
-    assert all("B less A:" in text and "What moved, and why" in text for text in texts)
-    page = Page(pages[1].read_text(encoding="utf-8"))
-    assert sum(name == "line" for name, _ in page.tags) == 6  # three passages of two queries moved
-    # q3 rises from 0.5 to 1, on 100 pixels that begin at 6.
-    assert [at["class"] for _, at in page.tags if "leap " in at.get("class", "")] == [
-        "leap up",
-        "leap down",
-    ]
-    assert any(at.get("d") == "M56.0 6H106.0" for _, at in page.tags)
-    refused_html = CliRunner().invoke(run_compare, [one, two, "--html", "x", "--output", "json"])
-    assert refused_html.exit_code == 2
-
-
-@pytest.mark.parametrize("side", [0, 1])
-def test_what_is_no_ranking(tmp_path: Path, side: int) -> None:
-    good, bad = written(tmp_path / "good.json", before()), written(tmp_path / "bad.json", [1])
-    message = refused(*((bad, good) if side == 0 else (good, bad)))
-    assert f"{bad}:1: no ranking but a list; {FORM}" in message
-
-
 def test_files_that_do_not_go_together(tmp_path: Path) -> None:
     one = written(tmp_path / "1.jsonl", before("a"), before("b"))
     two = written(tmp_path / "2.jsonl", before("c"), before("d"))
@@ -189,15 +152,8 @@ def test_flags_that_do_not_go_together(pair: tuple[Path, Path]) -> None:
     assert both.exit_code == 2
     assert "leave --output out" in both.stderr
     assert "its folder does not exist" in refused(*pair, "--html", "gone/x.html")
-    for option in (["--gains"], ["--losses"], ["--measure", "RR"], ["--queries", "2"]):
+    for option in (["--measure", "RR"], ["--queries", "2"]):
         assert f"{option[0]} goes with runs; leave it out" in refused(*pair, *option, code=2)
-
-
-MINUS = "−"  # noqa: RUF001
-HOSTILE = "\x1b[31mred\u202e [bold]|<b>*x*</b> `y` www.evil.example http://evil.example\n# top"
-
-UNREADABLE = dict.fromkeys(TEXTS, "no number")
-NOTHING: Scores = {"Virologist": UNREADABLE, "Worried parent": UNREADABLE}
 
 
 @pytest.fixture
@@ -205,53 +161,8 @@ def runs(tmp_path: Path) -> tuple[str, str]:
     return write_both(tmp_path / "tiny")
 
 
-def hostile_runs(folder: Path) -> tuple[str, str]:
-    texts = {**TEXTS, "d1": (HOSTILE, HOSTILE)}
-    queries = {**QUERIES, "q1": HOSTILE}
-    write_data(folder, queries=queries, texts=texts)
-    unread: Scores = {**SCORES_B["q1"], "Worried parent": {**PARENT_5, "d1": HOSTILE}}
-    broken = {**SCORES_B, "q1": unread}
-    a = write_run(folder / "A", SCORES_A, queries=queries, texts=texts, label="A *b*")
-    b = write_run(folder / "B", broken, queries=queries, texts=texts)
-    return a, b
-
-
-def test_the_table_says_what_changed_and_why(runs: tuple[str, str]) -> None:
-    page = shown(*runs)
-    lines = page.splitlines()
-    assert lines[0] == "tiny: nDCG@10 of 3 queries, A to B"
-    assert "A, before: A: nDCG@10 0.6937, scripted:function" in lines
-    words = " ".join(page.split())
-    assert (
-        "B less A: +0.0224; better on 1, equal on 1, worse on 1; paired t-test: not tested" in words
-    )
-    rows = [line.split() for line in lines]
-    assert ["3/4", "0.950", "0.517", MINUS + "0.433", "q1", "do", "masks", "help?"] in rows
-    assert ["given", "before", "after", "moved", "judged", "nDCG@10", "passage"] in rows
-    assert ["1", "1", "4", "▼3", "2", MINUS + "0.433", "d1", "Title", "of", "d1"] in rows
-    assert ["3", "4", "2", "▲2", "-", "d3", "Title", "of", "d3"] in rows
-    # The means of two are 7 and 3; the Virologist's part is 7 of the 8 points that it lost.
-    assert (
-        "d1 (1 → 4): relevance 0.700 → 0.300. Virologist fell from 9 to 2 (88% of the change)."
-        in words
-    )
-
-
-@pytest.mark.parametrize("columns", [40, 80, 300])
-def test_foreign_text_moves_no_cursor_and_widens_no_line(columns: int, tmp_path: Path) -> None:
-    page = shown(*hostile_runs(tmp_path / "tiny"), columns=columns)
-    assert max(map(len, page.splitlines())) <= columns
-    assert "\x1b" not in page
-    assert "\u202e" not in page
-    assert columns < 300 or r"q1 \x1b[31mred\u202e [bold]|<b>*x*</b> `y`" in page
-
-
-def test_json_holds_everything(runs: tuple[str, str], tmp_path: Path) -> None:
-    out = tmp_path / "comparison.json"
-    assert shown(*runs, "--output", "json", "--out", out) == ""
-    entry: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    assert (entry["status"], entry["exit_code"], entry["errors"]) == ("ok", 0, [])
-    found = entry["comparison"]
+def test_json_holds_everything(runs: tuple[str, str]) -> None:
+    found = as_json(*runs)
     assert found["test"]["wins"] == 1
     assert [row["query_id"] for row in found["queries"]] == ["q3", "q1"]
     loss = found["comparisons"][1]

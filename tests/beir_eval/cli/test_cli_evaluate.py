@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from beir_eval import BeirEvalError, RunError, write_trec
+from beir_eval import write_trec
 from beir_eval.cli.evaluate import command
 from beir_eval.experiment.run_folder import Metrics
 from beir_eval.report.tables import NOTHING
@@ -54,10 +54,9 @@ def test_means_and_missing_queries() -> None:
 
     assert (result.exit_code, result.stderr) == (0, "")
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert ["run", "nDCG@10", "R@1", "no", "results"] in rows
-    assert ["first", "0.5327", "0.2500", "1"] in rows
-    assert ["second", "0.9077", "0.7500", "0"] in rows
-    assert "Means over 4 judged queries." in result.stdout
+    assert ["nDCG@10", "first", "0.5327", "0.5327"] in [row[:4] for row in rows]
+    assert ["R@1", "second", "0.7500", "0.7500"] in [row[:4] for row in rows]
+    assert "Over 4 judged queries." in result.stdout
     assert "first: 1 judged query has no results (taken as an empty list): q4" in result.stdout
 
 
@@ -69,7 +68,7 @@ def test_a_run_folder_is_its_run() -> None:
 
 
 def test_json_has_everything() -> None:
-    found = evaluated("first.trec", "second.trec", "--per-query", "--compare", "--intervals")
+    found = evaluated("first.trec", "second.trec", "--compare")
 
     first, second = found.pop("runs")
     assert found == {
@@ -92,16 +91,12 @@ def test_json_has_everything() -> None:
     assert (interval["low"], interval["high"]) == pytest.approx((0.61409, 1.20138), abs=1e-4)
 
 
-def test_tables_of_comparisons_and_queries() -> None:
-    result = evaluate("first.trec", "second.trec", "--compare", "--intervals", "--per-query")
+def test_a_table_of_comparisons() -> None:
+    result = evaluate("first.trec", "second.trec", "--compare")
 
     rows = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert "nDCG@10 against first difference p p (Holm) better equal worse" in rows
-    assert f"second +0.3750 {NOTHING} {NOTHING} 3 1 0" in rows
-    assert "nDCG@10 of query first second" in rows
-    assert "q3 0.5000 1.0000" in rows
-    assert any(row.startswith("second 0.9077 [0.") for row in rows)
-    assert "In brackets: 95% confidence intervals (Student's)." in result.stdout
+    found = f"0.614 to 1.201 +0.3750 {NOTHING} {NOTHING} 3 / 1 / 0"
+    assert f"nDCG@10 second 0.9077 0.9077 {found}" in rows
 
 
 def test_a_data_set_instead_of_a_file() -> None:
@@ -131,28 +126,11 @@ def test_bad_usage(arguments: list[str], complaint: str) -> None:
     assert complaint in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["none.trec"], "none.trec: cannot be read"),
-        (["none.trec", "--measures", "NDCG"], "none.trec: cannot be read"),
-        (["none.trec", "--measures", "ndcg@10"], "measure 'ndcg@10': measure not found"),
-        (["first.trec", "--measures", " , "], "no measure is given"),
-    ],
-)
-def test_errors_are_those_of_the_package(arguments: list[str], complaint: str) -> None:
-    result = evaluate(*arguments)
-
-    assert isinstance(result.exception, BeirEvalError | RunError)
-    assert complaint in str(result.exception)
-    assert result.stdout == ""
-
-
 def test_a_run_that_has_nothing_to_do_with_the_judgements_is_told() -> None:
     Path("strange.trec").write_text("other Q0 x 1 1.0 tag\n")
     result = evaluate("strange.trec")
     assert result.exit_code == 0
-    assert "strange: none of its queries has judgements" in " ".join(result.stderr.split())
+    assert "strange: none of its queries has a judgement" in " ".join(result.stderr.split())
     assert "'other'" in result.stderr
     Path("strange.trec").write_text("q1 Q0 nothing 1 1.0 tag\n")
     assert "none of its documents has a judgement; one of the run is 'nothing'" in " ".join(
@@ -175,7 +153,7 @@ def test_ties_depth_and_a_judging_model_are_said() -> None:
 
     said = " ".join(result.stdout.split())
     # As ranked 1; by lot near (1 + 0.6309 + 0.5) / 3 = 0.7103, against 0.6309.
-    assert "equal 1.0000 (0.7" in said
+    assert "equal 1.0000 0.7" in said
     assert "judged by a model, openai:j, and not by people" in said
     assert "equal against short: lists of up to 3 passages against 2." in said
     found = json.loads(evaluate("short.trec", "equal.trec", "--compare", "--output", "json").stdout)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval import read_trec, write_trec
-from beir_eval.cli.first_stage import _BY_RANK, _BY_SCORE, FUSE
+from beir_eval.cli.first_stage import FUSE
 
 # To compile for milliseconds would take a minute; numba must know before bm25s imports it.
 if "numba" not in sys.modules:
@@ -46,13 +46,12 @@ def test_a_fused_run() -> None:
 def test_weights_parameters_and_json() -> None:
     # Between 0 and 1: a 1, b 0.5, c 0; and c 1, d 0. With 0.25 and 0.75: c 0.75, a 0.25.
     pytest.importorskip("ranx")
-    named = ("--method", "wsum", "--param", "weights=0.25,0.75", "--tag", "mix")
+    named = ("--method", "wsum", "--param", "weights=0.25,0.75")
     weighted = fuse("--out", "f.trec", *named)
     rbc = fuse("--out", "g.trec", "--method", "rbc", "--param", "phi=0.5", "-q", "--output", "json")
 
     assert weighted.exit_code == 0
     assert read_trec("f.trec")["q"][:2] == [("c", 0.75), ("a", 0.25)]
-    assert Path("f.trec").read_text().splitlines()[0].endswith(" mix")
     # phi = 0.5: c 0.5 x 0.25 + 0.5 x 1 = 0.625.
     assert read_trec("g.trec")["q"][0] == ("c", 0.625)
     assert rbc.stderr == ""
@@ -71,19 +70,6 @@ def test_ranks_are_those_of_the_list() -> None:
     assert fuse("--out", "f.trec").exit_code == 0
     # a 1/61 + 1/64, b 1/62 + 1/63, c 1/63 + 1/62, d 1/61: a, then b before c by the first run.
     assert [name for name, _ in read_trec("f.trec")["q"]] == list("abcd")
-
-
-def test_every_method_is_one_of_ranx() -> None:
-    pytest.importorskip("ranx")
-    takes = {"gmnz": ["gamma=0.5"], "rbc": ["phi=0.5"]}
-    takes |= {name: ["weights=1,1"] for name in ("w_bordafuse", "wsum", "wmnz", "mixed")}
-    for method in (*_BY_RANK, *_BY_SCORE):
-        params = [part for given in takes.get(method, []) for part in ("--param", given)]
-        result = fuse("--out", "f.trec", "--method", method, "--norm", "zmuv", *params)
-        assert result.exit_code == 0, (method, result.output)
-        assert {name for name, _ in read_trec("f.trec")["q"]} == set("abcd")
-    refused = fuse("--out", "f.trec", "--method", "rbc")
-    assert (refused.exit_code, "'phi'; see --param" in refused.stderr) == (2, True)
 
 
 def test_without_ranx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,17 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval import load
 from beir_eval.cli import cli
-from beir_eval.judging.judge import Grade, judge_pairs, make_judge
 from mcranker import ChatRequest
 from tests.support.beir_folder import GRADES, write_folder
 from tests.support.cli_support import Connected, scripted
-from tests.support.scripted import scripted as team_model
 
 RUN = """\
 q1 Q0 d3 1 9 x
@@ -24,9 +21,6 @@ q1 Q0 d1 2 8 x
 q1 Q0 d2 3 7 x
 q2 Q0 d4 1 9 x
 """
-PEOPLE = "".join(
-    f"{q}\t{d}\t{grade}\n" for q, known in GRADES.items() for d, grade in known.items()
-)
 
 
 @pytest.fixture
@@ -139,7 +133,7 @@ def test_model_does_not_judge_what_it_ranked(model: Connected) -> None:
         (("strange.trec", "--check"), "'q9'"),
         (("one.trec", "--check", "-o", "top_n=3"), "'judge' takes no option 'top_n' here; leave"),
         (("one.trec", "--check", "-o", "ranker=qg"), "'judge' takes no option 'ranker' here"),
-        (("one.trec", "--check", "--team", "medicine"), "--team goes with --judge team"),
+        (("one.trec", "--check", "--team", "medicine"), "'judge' takes no option 'team' here"),
         (("one.trec", "--out", "f.tsv", "--sample", "3"), "--sample goes with --check"),
     ],
 )
@@ -173,39 +167,7 @@ def test_judgements_that_do_not_do_are_refused_before_a_call(
     assert mark("tiny/qrels/model.tsv") == before
 
 
-def test_check_without_a_grade_says_why(model: Connected) -> None:
-    model.answer = lambda request: "perhaps"
-    result = invoke("one.trec", "--check", "--out", "model.tsv", "--output", "json")
-    assert result.exit_code == 3
-    envelope = json.loads(result.stdout)
-    found, (error,) = envelope["judging"], envelope["errors"]
-    assert error["message"].startswith("14 pairs without a grade, e.g. ")
-    assert (found["pairs"], found["missing"]) == (14, 14)
-    assert sum(found["reasons"].values()) == 14
-    assert "agreement" not in found
-    assert invoke("one.trec", "--check").stdout.startswith("umbrela by openai:default: 14 pairs")
-
-
 def test_dry_run_counts_a_call_a_pair(model: Connected) -> None:
     result = invoke("one.trec", "--dry-run", "--output", "json")
     assert json.loads(result.stdout)["estimate"]["calls"] == 4
     assert not model.requests
-
-
-def test_team_grades_by_the_mean_of_its_scores(tmp_path: Path) -> None:
-    def score(request: ChatRequest) -> str:
-        if request.tag.doc_id == "d2" and request.tag.persona == "Virologist":
-            return "perhaps"
-        return json.dumps({"Score": 1 if request.tag.persona == "Virologist" else 2})
-
-    dataset = load(write_folder(tmp_path / "tiny"))
-    pairs = {"q1": ["d1", "d2", "gone"]}
-    with make_judge("team", model=team_model(score), ledger=None, team_size=2) as judge:
-        judged = anyio.run(lambda: judge_pairs(judge, dataset, pairs))
-    grades = judged.grades["q1"]
-    assert grades["d1"] == Grade(2, 1.5)  # halves up
-    assert grades["d2"].value is None
-    assert grades["d2"].reason
-    assert grades["gone"] == Grade(None, reason="its text is not in the corpus")
-    assert judged.judge == "team"
-    assert judged.qrels == {"q1": {"d1": 2}}

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.cli.persona_report import command
-from beir_eval.errors import RunFolderError, SettingError
 from tests.support.persona_reports import DIRECT, TEAM, content, metrics_of, runs, team_of, unfinish
 
 
@@ -67,14 +66,3 @@ def test_notes_go_to_standard_error(tmp_path: Path) -> None:
     assert "MC_new: nothing has been ranked yet, so it is left out" in result.stderr
     assert f"{TEAM}: The run is not finished: 2 of 4 queries have been ranked" in result.stderr
     assert "  queries   2 ranked so far\n" in result.stdout
-
-
-def test_errors_are_those_of_the_package(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs")
-    result = invoke(tmp_path / "nowhere", "--out", tmp_path / "out")
-    assert isinstance(result.exception, RunFolderError)
-    result = invoke(made, "--out", tmp_path / "out", "--against", "nobody")
-    assert isinstance(result.exception, RunFolderError)
-    result = invoke(made, "--out", made)
-    assert isinstance(result.exception, SettingError)
-    assert not (tmp_path / "out").exists()

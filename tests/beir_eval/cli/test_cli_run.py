@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.cli import cli
-from beir_eval.cli.run_results import CellTracker
 from beir_eval.experiment.run_folder import find_runs
-from mcranker import ChatRequest, PassageScored, RankingStarted, ServerFailed
+from mcranker import ChatRequest, ServerFailed
 from tests.support.beir_folder import GRADES, write_folder
 from tests.support.cli_support import Connected, answer, scripted
 
@@ -120,9 +119,7 @@ def test_rankers_without_a_suite(model: Connected, folder: Path, tmp_path: Path)
 
 def test_options_of_a_file(model: Connected, folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "options.toml"
-    file.write_text(
-        'ranker = ["direct", "mcranker"]\nscale = 7\nwith_criteria = false\ndepth = 4\n'
-    )
+    file.write_text('ranker = ["direct", "mcranker"]\nscale = 7\nwith_criteria = false\n')
     args = ("--dataset", folder, "--limit", 1, "--no-cache", "--config", file, "-o", "scale=8")
     assert invoke(*args).exit_code == 0
     runs = find_runs([tmp_path / "runs"])
@@ -131,26 +128,17 @@ def test_options_of_a_file(model: Connected, folder: Path, tmp_path: Path) -> No
         "direct scale=8 with_criteria=False",
         "mcranker scale=8",
     ]
-    assert runs[0].data().manifest.depth == 4
-    assert invoke(*args, "--depth", 3, "--out", "b").exit_code == 0
-    assert find_runs([tmp_path / "b"])[0].data().manifest.depth == 3
     file.write_text('ranker = "direct"\nscael = 7\n')
     refused = invoke(*args)
     assert refused.exit_code == 2
     assert "the ranker 'direct' takes no option 'scael'; did you mean 'scale'?" in refused.stderr
 
 
-def test_queries_by_name_and_from_a_file(model: Connected, folder: Path, tmp_path: Path) -> None:
+def test_queries_by_name(model: Connected, folder: Path, tmp_path: Path) -> None:
     args = ("--dataset", folder, "--ranker", "direct", "--no-cache")
     assert invoke(*args, "--queries", "q3,q1", "--out", "a").exit_code == 0
     (run,) = find_runs([tmp_path / "a"])
     assert list(run.run()) == ["q3", "q1"]
-    (tmp_path / "ids.txt").write_text("q2\n\nq4 and so on\n", encoding="utf-8")
-    assert invoke(*args, "--queries", "ids.txt", "--out", "b").exit_code == 0
-    (run,) = find_runs([tmp_path / "b"])
-    assert list(run.run()) == ["q2", "q4"]
-    (tmp_path / "latin.txt").write_bytes(b"q1\n\xe9\n")
-    assert "latin.txt:2: not UTF-8" in invoke(*args, "--queries", "latin.txt", "--out", "c").stderr
     unknown = invoke(*args, "--queries", "q9", "--out", "c")
     assert unknown.exit_code == 1
     assert "tiny has no query 'q9'" in str(unknown.exception) + unknown.stderr
@@ -212,13 +200,8 @@ def test_a_dry_run_writes_nothing(model: Connected, suite: Path, tmp_path: Path)
         ((), "name a suite, or --ranker and --dataset"),
         (("--ranker", "direct"), "no data set is named"),
         (("scales.toml", "--ranker", "direct"), "--ranker does not go with a suite"),
-        (("scales.toml", "--label", "x"), "--label does not go with a suite"),
         (("scales.toml", "--team", "x"), "a suite takes no option 'team'; it goes with mcranker"),
         (("--dataset", "tiny", "--use", "a=b", "--ranker", "direct"), "--use goes with a suite"),
-        (
-            ("--dataset", "tiny", "--ranker", "direct", "--ranker", "mcranker", "--label", "x"),
-            "--label names one run",
-        ),
         (("scales.toml", "--only", "five"), "has no 'five'; there are ten, twenty"),
         (("scale.toml",), "no suite 'scale.toml'"),
         (("scales.toml", "--dataset", "./nowhere"), "nowhere"),
@@ -244,42 +227,3 @@ def test_what_cannot_be_is_refused_in_a_line(
     assert stderr.startswith("beir-eval: error: ")
     assert stderr.count("\n") == 1
     assert said in stderr
-
-
-def test_foreign_runs_alone_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    model = scripted(monkeypatch, tmp_path)
-    write_folder(tmp_path / "notes")
-    (tmp_path / "mine.trec").write_text("q1 Q0 d3 1 2.0 mine\n", encoding="utf-8")
-    suite = tmp_path / "mine.toml"
-    suite.write_text(
-        'title = "T"\ndatasets = ["./notes"]\n[[rankers]]\nlabel = "theirs"\nrun = "mine.trec"\n',
-        encoding="utf-8",
-    )
-    result = CliRunner().invoke(
-        cli, ["run", str(suite), "--no-cache", "--out", str(tmp_path / "o")]
-    )
-    assert result.exit_code == 0, result.stderr
-    assert model.asked == []
-    assert "beir-eval: notes, theirs (1 of 1): nDCG@10 0.1" in result.stderr
-    assert "3 queries without a line, counted as empty" in result.stderr
-    assert "beir-eval report" in result.stdout
-    assert "personas report" not in result.stdout, "there is nothing to explain"
-
-
-def scored(query_id: str, done: int, total: int) -> PassageScored:
-    return PassageScored(query_id, "d", "p", 1.0, "", done, total)
-
-
-def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
-    sizes = dict.fromkeys(("q1", "q2", "q3", "q4"), 20)
-    tracker = CellTracker(name="tiny, DIRECT (1 of 3)", sizes=sizes)
-    tracker.take(RankingStarted("q1", "?", 20))
-    tracker.take(RankingStarted("q2", "?", 20))
-    tracker.take(scored("q1", 30, 60))
-    tracker.take(scored("q2", 15, 60))
-    # Half of 20 passages, and a quarter of 20.
-    assert (tracker.done, tracker.total) == (15, 80)
-    tracker.end_query("q1")
-    assert tracker.done == 25
-    assert tracker.stage == "tiny, DIRECT (1 of 3), query 2 of 4"
-    assert tracker.reached == "in tiny, DIRECT (1 of 3), after 1 of 4 queries"

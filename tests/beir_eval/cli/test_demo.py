@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 import beir_eval
 from beir_eval.cli.demo import LIMITS_OF_ENCODERS
-from beir_eval.errors import DatasetError
 from mcranker import ChatRequest
 from mcranker.cli import cli
 from tests.support.scripted import scripted
@@ -53,19 +52,6 @@ def test_a_judge_who_knows_the_grades_reaches_the_best_order_of_what_bm25_found(
     assert "What to make of this" not in result.output
 
 
-@pytest.mark.usefixtures("ideal")
-def test_the_query_that_gains_most_is_shown_with_its_team_and_the_persons_scores() -> None:
-    result = CliRunner().invoke(cli, ["demo", "--queries", "4", "--depth", "20", "--model", "x:y"])
-    lines = result.output.splitlines()
-    shown = lines[lines.index("The query that the team helps most:") + 1]
-    rows = [line.rsplit(maxsplit=2) for line in lines if line.startswith(" ") and "..." in line]
-    gains = {name.strip().removesuffix(" ..."): float(b) - float(a) for name, a, b in rows}
-    assert shown.startswith(max(gains, key=gains.__getitem__))
-    assert "Virologist" in result.output
-    assert "Answers the question 75%" in result.output
-    assert "By the judgements, " in result.output
-
-
 @pytest.mark.local_model
 def test_without_a_key_the_demo_claims_nothing_and_says_what_the_encoder_cannot(
     monkeypatch: pytest.MonkeyPatch,
@@ -79,15 +65,3 @@ def test_without_a_key_the_demo_claims_nothing_and_says_what_the_encoder_cannot(
     assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in result.output
     assert len(LIMITS_OF_ENCODERS.splitlines()) == 3
     assert LIMITS_OF_ENCODERS in result.output
-
-
-def test_what_is_wrong_with_the_data_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(name: str) -> beir_eval.Dataset:
-        raise DatasetError(f"{name}/corpus.jsonl:3: no JSON object; install the package again")
-
-    monkeypatch.setattr("beir_eval.cli.demo.load", broken)
-    result = CliRunner().invoke(cli, ["demo"])
-    assert result.exit_code == 1
-    assert result.stderr == (
-        "mcranker: error: mini/corpus.jsonl:3: no JSON object; install the package again\n"
-    )

@@ -36,13 +36,6 @@ def test_names_aliases_and_ids(name: str, expected: str) -> None:
     assert known(name) is CATALOGUE[expected]
 
 
-@pytest.mark.parametrize(
-    "name", ["mini", "", "beir/webis-touche2020", "beir/scifact/train", "trec-robust04", "scifacts"]
-)
-def test_what_the_paper_does_not_rank_is_not_known(name: str) -> None:
-    assert known(name) is None
-
-
 def test_ids_are_those_of_ir_datasets_and_hold_as_many_queries() -> None:
     kept = resources.files("ir_datasets") / "etc" / "metadata.json"
     metadata = json.loads(kept.read_text(encoding="utf-8"))

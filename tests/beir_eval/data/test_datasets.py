@@ -100,17 +100,6 @@ def test_strangers_in_the_judgements_are_counted(
     ]
 
 
-def test_the_mini_collection_is_complete() -> None:
-    mini = load("mini")
-
-    assert (mini.name, mini.paper) == ("mini", None)
-    assert "questions" in mini.about
-    assert mini.queries
-    assert mini.queries.keys() == mini.qrels.keys()
-    assert all(doc_id in mini.corpus for grades in mini.qrels.values() for doc_id in grades)
-    assert all(any(grade > 0 for grade in grades.values()) for grades in mini.qrels.values())
-
-
 @pytest.mark.parametrize(
     ("file", "line", "complaint"),
     [
@@ -137,24 +126,6 @@ def test_a_bad_line_is_named(folder: Path, file: str, line: str, complaint: str)
         target.write(line + "\n")
 
     with pytest.raises(DatasetError, match=complaint):
-        load(folder)
-
-
-@pytest.mark.parametrize("file", ["corpus.jsonl", "qrels/test.tsv"])
-def test_text_that_is_not_utf8_is_named(folder: Path, file: str) -> None:
-    lines = (folder / file).read_bytes().splitlines(keepends=True)
-    lines[1] = b"caf\xe9" + lines[1]
-    (folder / file).write_bytes(b"".join(lines))
-
-    with pytest.raises(DatasetError, match=r":2: not UTF-8 \(byte 4 of the line\)"):
-        load(folder)
-
-
-@pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl"])
-def test_a_missing_file_is_named(folder: Path, file: str) -> None:
-    (folder / file).unlink()
-
-    with pytest.raises(DatasetError, match=rf"{file}: cannot be read: No such file"):
         load(folder)
 
 
@@ -200,27 +171,6 @@ def test_a_folder_called_like_a_data_set_of_the_paper_is_that_one(
 
     assert (dataset.name, dataset.paper, dataset.split) == (folder_name, paper, "test")
     assert dataset.about == (CATALOGUE[paper].about if paper else "")
-
-
-@pytest.mark.parametrize("given", [Path("scifact"), "./scifact"])
-def test_a_folder_goes_before_the_name_where_it_is_written_as_one(
-    given: Path | str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.rename(folder.with_name("scifact"))
-    monkeypatch.chdir(folder.parent)
-
-    assert load(given).queries == {"q1": "cats", "q3": "dogs"}
-
-
-@pytest.mark.parametrize("damage", ["cut", "middle"])
-def test_a_damaged_packed_file_is_named(folder: Path, damage: str) -> None:
-    packed = gzip.compress((folder / "corpus.jsonl").read_bytes())
-    (folder / "corpus.jsonl").unlink()
-    content = {"cut": packed[:-12], "middle": packed[:12] + b"\xff\xff\xff" + packed[15:]}[damage]
-    (folder / "corpus.jsonl.gz").write_bytes(content)
-
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz: damaged or incomplete .*again"):
-        load(folder)
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

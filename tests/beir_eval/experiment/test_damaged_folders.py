@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from beir_eval.errors import RunFolderError
 from beir_eval.experiment.run_folder import RunFolder
 from beir_eval.files import LOCK, locked
 from tests.beir_eval.data.test_damaged_files import garbled
@@ -25,23 +21,15 @@ from tests.support.commands import call, refused, unsafe, written
 from tests.support.scale import scaled
 
 RUN = ("beir-eval", "run", "--dataset", "tiny", "--depth", "5", "--out", "o", "--ranker")
-TEAM, DIRECT, DATA = "o/tiny/mcranker", "o/tiny/direct", "o/tiny/data"
+TEAM, DIRECT = "o/tiny/mcranker", "o/tiny/direct"
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("beir-eval", "report", "o"),
-    ("beir-eval", "report", "o", "--measure", "R@5", "--format", "json"),
+    ("beir-eval", "report", "o", "--measure", "R@5"),
     ("mcranker", "compare", DIRECT, TEAM),
     ("mcranker", "compare", TEAM, "first-stage", "--measure", "R@2", "--output", "json"),
-    ("mcranker", "inspect", TEAM),
-    ("mcranker", "inspect", TEAM, "--query", "q1"),
-    ("mcranker", "inspect", DIRECT, "--query", "1", "--html", "page.html"),
     ("personas", "report", "o", "--out", "pages"),
     (*RUN, "mcranker"),
     (*RUN, "direct", "--measures", "R@5"),
-)
-READING = (  # the team's rankings
-    (*RUN, "mcranker", "--measures", "R@5"),
-    ("personas", "report", "o", "--out", "pages"),
-    ("mcranker", "inspect", TEAM, "--query", "2"),
 )
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 10**22, 2.5, 1e308, "", "x", "10", [], {}, [None], {"a": None}),
@@ -106,7 +94,7 @@ def test_damaged_files_are_named_or_read(here: Path) -> None:
     contents = {path: path.read_bytes() for path in files}
     chance = random.Random(0)
     refusals = 0
-    for _ in range(scaled(150)):
+    for _ in range(scaled(60)):
         path, command = chance.choice(files), chance.choice(COMMANDS)
         damage = changed if chance.random() < 0.6 else garbled
         path.write_bytes(damage(contents[path], chance))
@@ -123,28 +111,7 @@ def test_damaged_files_are_named_or_read(here: Path) -> None:
             for each, content in contents.items():
                 written(each, content)
         path.write_bytes(contents[path])
-    assert refusals > scaled(150) / 10
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"{}",
-        b'{"version": 1, "query": {"id": "q1"',
-        b'{"query": {"id": "q2", "text": "x"}, "hits": []}',
-        b"\xff",
-    ],
-)
-@pytest.mark.usefixtures("here")
-def test_a_line_that_is_no_ranking(line: bytes) -> None:
-    """Every command that reads it names it; the run that would go on writes nothing."""
-    path = Path(TEAM, "rankings.jsonl")
-    first, *rest = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + line + b"\n" + b"".join(rest[1:]))
-    before = path.read_bytes()
-    for command in READING:
-        assert "rankings.jsonl" in refused(*command)
-    assert path.read_bytes() == before
+    assert refusals > scaled(60) / 10
 
 
 def test_a_dry_run_leaves_a_torn_line_as_it_is(here: Path) -> None:
@@ -179,44 +146,3 @@ def test_the_second_run_says_who_has_the_folder() -> None:
             assert call(*command).exit_code == 0, command
     assert call(*RUN, "mcranker").exit_code == 0
     assert names(TEAM) == before
-
-
-HOLD = """
-import sys
-from pathlib import Path
-from beir_eval.files import locked
-with locked(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_lock_is_not_left_by_a_program_that_was_killed(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline().strip() == b"held"
-        with pytest.raises(RunFolderError, match=f"by process {holder.pid} on .* since 20"):
-            locked(folder).__enter__()
-        holder.kill()
-        holder.wait()
-    assert (folder / LOCK).exists()
-    with locked(folder):
-        assert f"process {os.getpid()} on " in (folder / LOCK).read_text(encoding="utf-8")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="flock")
-def test_a_file_system_without_locks_is_used_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", none)
-    with locked(tmp_path):
-        assert [path.name for path in tmp_path.iterdir()] == [LOCK]

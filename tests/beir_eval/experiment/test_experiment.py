@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from beir_eval import evaluate, load
-from beir_eval.errors import DatasetError, SettingError
+from beir_eval.errors import SettingError
 from beir_eval.experiment.cell import CellResult
-from beir_eval.experiment.prepare import chosen_queries
 from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import DataFolder
 from beir_eval.experiment.suite import DatasetSpec, Suite
@@ -79,18 +78,3 @@ def test_criteria_of_the_data_set_need_words(folder: Path, tmp_path: Path) -> No
     speechless = Suite("made", "", "", (DatasetSpec(str(folder)),), bare.rankers)
     with pytest.raises(SettingError, match="--about"):
         run_suite(speechless, plan(tmp_path / "out", knowing()))
-
-
-def test_chosen_queries(folder: Path) -> None:
-    dataset = load(folder, judged_only=False)
-    assert list(chosen_queries(dataset).queries) == ["q1", "q2", "q3", "q4"]
-    assert list(chosen_queries(dataset, queries=("q3", "q1")).queries) == ["q3", "q1"]
-    some = chosen_queries(dataset, queries=("q3", "q1"), limit=1)
-    assert list(some.queries) == list(some.qrels) == ["q3"]
-    for queries, said in [
-        (("q9",), "no query 'q9'"),
-        (("q1", "q1"), "named twice"),
-        (("q5",), "no judgements"),
-    ]:
-        with pytest.raises(DatasetError, match=said):
-            chosen_queries(dataset, queries=queries)

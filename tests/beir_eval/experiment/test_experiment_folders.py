@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
-import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +10,7 @@ import pytest
 
 from beir_eval.data.first_stage import FirstStage
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.ranker_cell import RankerCell
-from beir_eval.experiment.run import Experiment, run_suite
+from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import RunFolder, find_runs
 from mcranker import ChatRequest, ServerFailed
 from tests.support.beir_folder import GRADES, QUERIES, judging, knowing, write_folder
@@ -125,57 +121,3 @@ def test_other_choices_want_another_folder(
     with pytest.raises(RunFolderError, match=said) as caught:
         run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing(), **change))
     assert "--out" in str(caught.value)
-
-
-def finished_cell(folder: Path, out: Path) -> RankerCell:
-    """The cell of a run that is finished."""
-    experiment = Experiment(suite(folder, "DIRECT"), plan(out, knowing()))
-    run_suite(experiment.suite, experiment.plan)
-    (cell,) = experiment.cells(experiment.prepared(experiment.datasets[0]))
-    return cell
-
-
-def test_rankings_in_any_order_end_up_in_that_of_the_queries(folder: Path, tmp_path: Path) -> None:
-    cell = finished_cell(folder, tmp_path / "out")
-    path = cell.path / "rankings.jsonl"
-    whole, metrics = path.read_bytes(), (cell.path / "metrics.json").read_bytes()
-    lines = whole.splitlines(keepends=True)
-    # q2 was ranked twice, and of a query that is not ranked here nothing is kept.
-    again = lines[1].replace(b'"rank":1,', b'"rank":9,')
-    foreign = lines[2].replace(b'"q3"', b'"q5"')
-    assert again not in lines
-    assert foreign not in lines
-    path.write_bytes(b"".join([lines[3], lines[1], foreign, lines[0], again, lines[2]]))
-    cell.finish()
-    assert path.read_bytes() == whole
-    assert (cell.path / "metrics.json").read_bytes() == metrics
-    assert not list(cell.path.glob("*.part"))
-
-
-def test_the_memory_of_finishing_does_not_grow_with_the_rankings(
-    folder: Path, tmp_path: Path
-) -> None:
-    cell = finished_cell(folder, tmp_path / "out")
-    path = cell.path / "rankings.jsonl"
-    ranking = json.loads(path.read_bytes().splitlines()[0])
-    ranking["hits"] = [{**ranking["hits"][0], "first_stage_rank": 1}]
-    ids = [f"q{number}" for number in range(400)]
-    cell.prepared = replace(
-        cell.prepared,
-        queries=dict.fromkeys(ids, "mask"),
-        qrels={query_id: {"d3": 1} for query_id in ids},
-    )
-    with path.open("w", encoding="utf-8") as file:
-        for query_id in reversed(ids):
-            ranking["query"] = {"id": query_id, "text": "x" * 20_000}
-            file.write(json.dumps(ranking) + "\n")
-    cell.finish()  # modules that it imports are not counted
-    tracemalloc.start()
-    try:
-        cell.finish()
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    # 400 lines of 20 kB; one or two of them, parsed, take less than a tenth of all.
-    assert path.stat().st_size > 8_000_000
-    assert most < 1_600_000, most

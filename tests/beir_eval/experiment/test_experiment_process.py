@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from beir_eval.experiment.run_folder import RunFolder, find_runs
+from beir_eval.experiment.run_folder import find_runs
 from tests.support.chaos import Chaos, chaos
 
 ROOT = Path(__file__).parents[3]
@@ -149,23 +148,3 @@ def test_killed_half_way_and_started_again(suite: Path, tmp_path: Path) -> None:
     ]
     assert b"### Cost" in texts[0]
     assert texts[0] == texts[1]
-
-
-def test_interrupted(suite: Path, tmp_path: Path) -> None:
-    with chaos({}, seed=3, latency=LATENCY) as server:
-        alarm = server.alarm(80)
-        with start(server, suite, tmp_path, "out") as process:
-            wait_for(alarm, process)
-            process.send_signal(signal.SIGINT)
-            code, _, stderr = ended(process)
-        count = len(server.receptions)
-        assert code == 130
-        assert "interrupted in data, sum (1 of 2), after" in stderr
-        assert "run it again to go on" in stderr
-        assert "Traceback" not in stderr
-        folder = RunFolder.open(tmp_path / "out" / "data" / "sum")
-        assert not folder.manifest.finished
-        assert not [each for each in (tmp_path / "out").rglob("*") if each.suffix == ".part"]
-        code, _, stderr = ended(start(server, suite, tmp_path, "out"))
-        assert code == 0, stderr
-        assert server.asked_again([count]) <= UNDER_WAY

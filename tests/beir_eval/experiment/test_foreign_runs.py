@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from math import log2
 from pathlib import Path
 
 import pytest
 
 from beir_eval import build_report, find_runs, load_suite, render_html, render_markdown, run_suite
-from beir_eval.compare import open_pair
 from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.cell import CellResult
-from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
 from beir_eval.experiment.suite import Suite
-from beir_eval.persona_report.sources import find_sources
 from beir_eval.report.forms import render_latex
 from beir_eval.report.tables import NOTHING
 from mcranker.errors import RunError
@@ -76,19 +71,6 @@ def test_a_row_of_a_suite_is_measured_without_calls(home: Path) -> None:
     other_way = (1 + 2 / log2(3)) / (2 + 1 / log2(3))
     assert other_way < theirs.metrics.by_lot[MEASURE]["q3"] < 1
     assert theirs.metrics.ties[MEASURE].worst == pytest.approx((q1 + other_way) / 4)
-
-
-def test_the_manifest_names_the_file(home: Path) -> None:
-    (_, theirs) = ran(home)
-    folder = next(each for each in find_runs([home / "runs"]) if each.path == theirs.path)
-    digest = hashlib.sha256(THEIRS.encode()).hexdigest()
-    assert folder.manifest.ranker == FOREIGN
-    assert folder.manifest.foreign == ForeignNote(
-        file="theirs-notes.trec", sha256=digest, without=2, documents=4, unknown_documents=0
-    )
-    assert folder.manifest.finished
-    assert not (theirs.path / "rankings.jsonl").exists()
-    assert [doc_id for doc_id, _ in folder.run()["q1"]] == ["d0", "d3"]
 
 
 def test_what_does_not_fit_is_counted_and_told(
@@ -193,18 +175,6 @@ def test_a_report_marks_it_in_every_form(home: Path) -> None:
     assert "theirs (foreign run)" in render_latex(report)
 
 
-def test_other_verbs_know_that_there_is_no_judge(home: Path) -> None:
-    direct, theirs = ran(home)
-    pair = open_pair(str(direct.path), str(theirs.path))
-    assert pair.b.note == "a foreign run holds no scores by persona"
-    assert pair.b.rankings(["q1", "q2"])["q1"].ids == ["d0", "d3"]
-    sources, left_out = find_sources([home / "runs"])
-    assert [each.run.manifest.label for each in sources] == ["DIRECT"]
-    assert left_out == [f"{theirs.path}: a foreign run, so it is left out"]
-    with pytest.raises(RunFolderError, match="nothing but the order is known"):
-        find_sources([theirs.path])
-
-
 # What a model cannot serve, and rows of the paper
 
 PAPER = """
@@ -242,72 +212,3 @@ def test_the_other_rows_go_on(home: Path) -> None:
     assert not listwise.unsupported
     assert "has no list of numbers" in str(listwise.stopped)
     assert direct.metrics is not None
-
-
-def scifact(folder: Path) -> None:
-    """Take the data for the paper's SciFact, as if it had been."""
-    for path in folder.rglob("manifest.json"):
-        if path.parent.name == "data":
-            manifest = json.loads(path.read_text())
-            path.write_text(json.dumps({**manifest, "paper": "scifact"}))
-
-
-def test_rows_of_the_paper_stand_beside_and_are_not_compared(home: Path) -> None:
-    with_paper(home)
-    scifact(home / "runs")
-    report = build_report(find_runs([home / "runs"]), baseline="DIRECT(0,10)")
-    (section,) = report.sections
-    by_label = {row.label: row for row in section.rows}
-    assert list(by_label) == [
-        "BM25",
-        "DIRECT(0,10)",
-        "RG-YN",
-        "monoT5 (fine-tuned T5 XL)",
-        "QG (FLAN PaLM2 S)",
-    ]
-    # Table 5, SciFact: RG-YN 69.58, monoT5 76.57, QG 74.95, DIRECT(0,10) 70.08.
-    assert [each.paper(0) for each in section.rows[1:]] == [0.7008, 0.6958, 0.7657, 0.7495]
-    assert all(row.cells == (None,) for row in section.rows[2:])
-    assert section.rows[0].cells[0] is not None
-    text = render_markdown(report)
-    shown = {each[0]: each[1:] for each in rows_of(text) if len(each) < 5}
-    assert shown["monoT5 (fine-tuned T5 XL)"][0] == "not run"
-    assert shown["monoT5 (fine-tuned T5 XL)"][-1] == "0.766"
-    assert "Not run here, with the paper's numbers alone, and in no comparison: RG-YN, mon" in text
-    page = render_html(report)
-    assert page.count("<bdi>not run</bdi>") == 3
-    assert re.search(r'class="paper" data-v="0.7657"><span class="n"><bdi>0.766<', page)
-    assert "not run & 0.766" in render_latex(report).replace("& -- ", "")
-    # Of another measure the paper has no numbers.
-    (other,) = build_report(find_runs([home / "runs"]), measure="P@1").sections
-    assert [row.label for row in other.rows] == ["BM25", "DIRECT(0,10)", "RG-YN"]
-    assert all(row.paper(0) is None for row in other.rows)
-
-
-@pytest.mark.parametrize(
-    ("rows", "table", "message"),
-    [
-        (
-            '["RankT5 (XL)"]',
-            '"table_5_and_1"',
-            "paper_rows='RankT5 (XL)' is none of the paper's; did you",
-        ),
-        ('["BM25", "BM25"]', '"table_5_and_1"', "paper_rows='BM25' is here twice"),
-        ('["BM25"]', None, "paper_rows='BM25' needs the table that it is in"),
-        ('["DIRECT(0,10)"]', '"table_5_and_1"', "paper_rows='DIRECT(0,10)' is here twice"),
-    ],
-)
-def test_rows_that_the_paper_has_not(
-    tmp_path: Path, rows: str, table: str | None, message: str
-) -> None:
-    path = tmp_path / "mine.toml"
-    named = f"paper_table = {table}\n" if table else ""
-    own = 'paper_row = "DIRECT(0,10)"\n' if table else ""
-    path.write_text(
-        f'title = "T"\ndatasets = ["mini"]\n{named}paper_rows = {rows}\n'
-        f'[[rankers]]\nlabel = "a"\nranker = "direct"\n{own}',
-        encoding="utf-8",
-    )
-    with pytest.raises(SuiteError) as failure:
-        load_suite(path)
-    assert message in str(failure.value)

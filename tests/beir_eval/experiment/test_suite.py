@@ -8,8 +8,8 @@ import pytest
 
 from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import FigureNote, SuiteNote
-from beir_eval.experiment.suite import DatasetSpec, load_suite, suite_text
-from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
+from beir_eval.experiment.suite import DatasetSpec, load_suite
+from beir_eval.experiment.suite_form import folder_name
 from personas import Member, Persona, Team, save
 
 HEAD = 'title = "T"\ndatasets = ["mini"]\n'
@@ -121,17 +121,6 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         paper_rows={"DIRECT(0,10)": "DIRECT(0,10)"},
         not_run=("BM25", "RankT5 (fine-tuned T5 XL)"),
     )
-
-
-def test_a_name_goes_before_a_file_and_a_path_means_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "smoke").write_text(HEAD + TWO, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    assert load_suite("smoke").title == "Smoke test"
-    for file in ("./smoke", Path("smoke")):
-        assert load_suite(file).title == "T"
-    assert suite_text(Path("smoke")) == HEAD + TWO
 
 
 def test_models_given_take_the_place_of_those_written(write: Path) -> None:
@@ -315,23 +304,3 @@ def test_no_such_suite_and_a_file_that_is_none(tmp_path: Path) -> None:
 )
 def test_folder_names(label: str, name: str) -> None:
     assert folder_name(label) == name
-
-
-@pytest.mark.parametrize(
-    ("name", "folder"),
-    [
-        ("trec-covid", "trec-covid"),
-        ("data", "data"),
-        ("../../etc", "etc"),
-        ("Köln: Sätze", "koln-satze"),
-    ],
-)
-def test_folders_of_data_sets(name: str, folder: str) -> None:
-    assert dataset_folder_name(name) == folder
-
-
-def test_a_data_set_without_latin_letters_has_a_folder_of_its_own() -> None:
-    one, other = dataset_folder_name("質問"), dataset_folder_name("回答")
-    assert one != other
-    assert one.startswith("dataset-")
-    assert one.isascii()

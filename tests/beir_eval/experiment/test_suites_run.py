@@ -10,14 +10,10 @@ from click.testing import CliRunner
 
 from beir_eval import build_report, find_runs, load_suite, render_html, render_markdown
 from beir_eval.cli import cli
-from beir_eval.experiment.run import run_suite
-from beir_eval.experiment.run_folder import RunFolder
 from beir_eval.experiment.suite import shipped_suites
 from mcranker import ChatRequest
-from tests.support.beir_folder import write_folder
 from tests.support.cli_support import answer, scripted
-from tests.support.comparing import comparing, shown_in
-from tests.support.experiment_support import plan
+from tests.support.comparing import shown_in
 from tests.support.loopback import clean_environment
 from tests.support.rebel import entry
 
@@ -93,27 +89,3 @@ def test_smoke_with_the_embedded_encoder(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert (metrics.scores.asked, metrics.scores.missing) == (judges, 0)
         assert run.manifest.models["scoring"] == "local:minilm"
         assert run.manifest.server == ""
-
-
-@pytest.mark.parametrize(("limit", "returned"), [("", 12), ("top_n = 5", 5)])
-def test_rebel_is_measured_by_all_passages_unless_told_otherwise(
-    tmp_path: Path, limit: str, returned: int
-) -> None:
-    folder = write_folder(tmp_path / "tiny")
-    file = tmp_path / "mine.toml"
-    head = f'title = "T"\ndatasets = ["{folder}"]\ndepth = 12\n'
-    row = f'[[rankers]]\nlabel = "rebel"\nranker = "rebel"\nwindow = 5\n{limit}\n'
-    file.write_text(head + row, encoding="utf-8")
-    model, _ = comparing(all_alike)
-    (result,) = run_suite(load_suite(file), plan(tmp_path / "out", model))
-    assert result.metrics is not None
-    for ranking in RunFolder.open(result.path).rankings():
-        assert ranking.windows is not None
-        assert ranking.windows.asked == ranking.usage.calls == -(-len(ranking.hits) // 5)
-        assert len(ranking) == min(returned, len(ranking.hits))
-
-
-def all_alike(request: ChatRequest) -> str:
-    """All passages are equally good."""
-    scores = {"Relevance": 7, **{f"P{number}": 1 for number in range(1, 6)}}
-    return json.dumps({"Passages": dict.fromkeys(shown_in(request), scores)})

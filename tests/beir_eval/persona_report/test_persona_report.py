@@ -92,8 +92,8 @@ def test_judgements_of_a_model_are_said(tmp_path: Path) -> None:
         manifest.write_bytes(orjson.dumps(orjson.loads(manifest.read_bytes()) | {"judge": judge}))
         report(team, tmp_path / str(own))
         page = content(tmp_path / str(own))["index.html"].decode()
-        assert f"by a model, {judge}" in page
-        assert ("which also ranked" in page) is own
+        assert f"udged by a model, {judge}" in page
+        assert ("which is also the system" in page) is own
 
 
 def test_figures_are_those_of_the_run(tmp_path: Path) -> None:
@@ -113,6 +113,7 @@ def test_figures_are_those_of_the_run(tmp_path: Path) -> None:
     assert run.survey.dataset == "scifact: 7 of 300 queries, top 12 by BM25 (bm25s, k1 0.9, b 0.4)"
     assert run.survey.personas_in_all == 3
     assert run.survey.notes == (
+        "7 queries, fewer than 20: intervals and tests are rough.",
         "scripted:by-chance answers by a program: these numbers say nothing about any language "
         "model.",
     )

@@ -39,7 +39,7 @@ def events(text: str) -> list[tuple[str, Any]]:
     return [(name.removeprefix("event: "), json.loads(data[6:])) for name, data in blocks]
 
 
-@pytest.mark.parametrize("route", ["/v1/answer", "/answer"])
+@pytest.mark.parametrize("route", ["/v1/answer"])
 async def test_an_answer_is_whole_and_names_no_path_or_address(route: str) -> None:
     async with client() as http:
         response = await http.post(route, json={"question": {"text": "why", "id": "q7"}})
