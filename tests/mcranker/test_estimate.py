@@ -25,8 +25,7 @@ from mcranker.llm.prices import cost
 from mcranker.rankers import Ranker
 from personas.ranking.usage import UsageTable
 from tests.support.comparing import best, comparing, in_order, shown_in
-from tests.support.scripted import RECRUITS, RUBRIC
-from tests.support.typed_answers import answers
+from tests.support.scripted import RECRUITS, RUBRIC, answers
 
 DOCS = [f"passage {number}" for number in range(8)]
 pytestmark = pytest.mark.anyio

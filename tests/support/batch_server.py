@@ -17,7 +17,15 @@ from typing import Any
 import anyio
 from aiohttp import web
 
-from tests.support.loopback import Answer, Body, Drop, anthropic_message, completion
+from tests.support.loopback import (
+    Answer,
+    Body,
+    Drop,
+    anthropic_message,
+    completion,
+    listening,
+    respond,
+)
 
 Outcome = Body | Answer | str
 Script = Callable[[Body], Outcome]
@@ -134,9 +142,7 @@ class BatchServer:
         if fault is None:
             return response
         self.faults.remove(fault)
-        if isinstance(fault.reply, Answer):
-            return _json(fault.reply.body, fault.reply.status, fault.reply.headers)
-        return await _drop(request, fault.reply)
+        return await respond(request, fault.reply)
 
     async def _openai(self, request: web.Request) -> web.Response:
         match request.method, request.path.removeprefix("/v1/").split("/"):
@@ -285,16 +291,8 @@ async def serve_batches(
     """Run the server in this event loop; without a script it repeats the question."""
     repeat = repeated_openai if provider == "openai" else repeated_anthropic
     server = BatchServer(provider, script or repeat, time or FakeTime())
-    app = web.Application(client_max_size=2**26)
-    app.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        server.port = runner.addresses[0][1]
+    async with listening(server.handle) as server.port:
         yield server
-    finally:
-        await runner.cleanup()
 
 
 def repeated_openai(body: Body) -> Body:
@@ -314,16 +312,5 @@ def failure(provider: str, status: int, message: str = "no") -> Answer:
     return Answer(status, {"type": "error", "error": error, "request_id": "r"})
 
 
-def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    return web.json_response(body, status=status, headers=headers)
-
-
-async def _drop(request: web.Request, drop: Drop) -> web.StreamResponse:
-    assert request.transport is not None
-    response = web.StreamResponse()
-    if drop.after is not None:
-        response.content_length = len(drop.after) + 100
-        await response.prepare(request)
-        await response.write(drop.after)
-    request.transport.close()
-    return response
+def _json(body: Any, status: int = 200) -> web.Response:
+    return web.json_response(body, status=status)

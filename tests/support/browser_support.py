@@ -17,26 +17,13 @@ else:
         "playwright.sync_api", reason="Playwright is not installed: pip install 'mcranker[browser]'"
     ).expect
 
-__all__ = ["Visit", "browser", "expect", "tab_stops", "texts", "visit"]
+__all__ = ["Visit", "browser", "expect", "texts", "visit"]
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none")
 PATIENCE = 20_000
 """Milliseconds until a page that does not come to what a test waits for fails it."""
 
-FOCUSED = """() => {
-  const on = document.activeElement;
-  const { outlineStyle, outlineWidth } = getComputedStyle(on);
-  const box = on.getBoundingClientRect();
-  return {
-    tag: on.localName,
-    text: on.textContent.trim(),
-    id: on.id,
-    area: on.closest("nav, .notable, .tools, thead, tbody, .pager, summary")?.localName ?? "",
-    outlined: outlineStyle !== "none" && parseFloat(outlineWidth) >= 2,
-    inView: box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth,
-  };
-}"""
 SHOWN = """all => all.filter((each) => each.checkVisibility({ visibilityProperty: true }))
   .map((each) => each.textContent.trim())"""
 
@@ -182,19 +169,3 @@ def texts(page: Page, selector: str) -> list[str]:
     """What the elements say that a reader can see, wherever on the page; no space around."""
     found: list[str] = page.eval_on_selector_all(selector, SHOWN)
     return found
-
-
-def tab_stops(page: Page, most: int = 500) -> list[dict[str, Any]]:
-    """What the Tab key reaches from the top of the page to its end, in order.
-
-    Each with its tag, text, id, the part of the page it is in, and whether a reader can see
-    that it has the focus: an outline of two pixels or more, within the window.
-    """
-    stops: list[dict[str, Any]] = []
-    for _ in range(most):
-        page.keyboard.press("Tab")
-        stop: dict[str, Any] = page.evaluate(FOCUSED)
-        if stop["tag"] == "body":
-            return stops
-        stops.append(stop)
-    raise AssertionError(f"after {most} times Tab the end is not reached")

@@ -14,13 +14,11 @@ import json
 import random
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
 from typing import Any
 
 from aiohttp import web
@@ -33,8 +31,10 @@ from tests.support.loopback import (
     Hang,
     anthropic_message,
     completion,
+    listening,
     openai_error,
     position,
+    respond,
 )
 from tests.support.scripted import RECRUITS, RUBRIC
 
@@ -43,16 +43,6 @@ TOP = 10
 
 _PERSONA = re.compile(r"^Role: you are an? (.+)\.$", re.MULTILINE)
 _PASSAGE = re.compile(r"\[passage (\S+)\]")
-_JSON = {"Content-Type": "application/json"}
-
-
-@dataclass(frozen=True)
-class Slow:
-    """A whole body in several pieces, a few milliseconds apart."""
-
-    body: bytes
-    pieces: int = 4
-    every: float = 0.005
 
 
 def _refusal(status: int, **headers: str) -> Answer:
@@ -60,11 +50,9 @@ def _refusal(status: int, **headers: str) -> Answer:
     return Answer(status, openai_error(f"chaos {status}"), named)
 
 
-WIRE_FAULTS: dict[str, Callable[[bytes], Answer | Drop | Hang | Slow]] = {
+WIRE_FAULTS: dict[str, Callable[[bytes], Answer | Drop | Hang]] = {
     "429 with a time": lambda _: _refusal(429, retry_after="1", retry_after_ms="10"),
     "429": lambda _: _refusal(429),
-    "401": lambda _: _refusal(401),
-    "408": lambda _: _refusal(408),
     "500": lambda _: _refusal(500),
     "503": lambda _: _refusal(503),
     "529": lambda _: _refusal(529),
@@ -73,9 +61,8 @@ WIRE_FAULTS: dict[str, Callable[[bytes], Answer | Drop | Hang | Slow]] = {
     "drop in the body": lambda body: Drop(after=body[: len(body) // 2]),
     "cut body": lambda body: Answer(body=body[: len(body) // 2]),
     "HTML": lambda _: Answer(body=b"<html>a gateway</html>", headers={"Content-Type": "text/html"}),
-    "slow": Slow,
 }
-"""What can happen to the body of a good answer; only "slow" lets all of it through."""
+"""What can happen to the body of a good answer."""
 
 TEXT_FAULTS: dict[str, Callable[[str, Body], str]] = {
     "prose": lambda key, said: "It is hard to tell, but I would say seven.",
@@ -88,48 +75,22 @@ TEXT_FAULTS: dict[str, Callable[[str, Body], str]] = {
 }
 """What a model can say, in a whole and paid answer, instead of what it should."""
 
-MIXED = {
-    "429 with a time": 0.005,
-    "429": 0.005,
-    "529": 0.005,
-    "500": 0.01,
-    "503": 0.01,
-    "timeout": 0.005,
-    "drop": 0.01,
-    "drop in the body": 0.01,
-    "cut body": 0.01,
-    "HTML": 0.005,
-    "prose": 0.005,
-    "out of range": 0.005,
-    "cut text": 0.005,
-    "cut number": 0.005,
-    "contradiction": 0.005,
-    "slow": 0.02,
-}
-"""Rates: a tenth of the requests fails, and a fiftieth is answered slowly."""
+MIXED = dict.fromkeys([*WIRE_FAULTS, *TEXT_FAULTS], 0.005) | dict.fromkeys(
+    ("500", "503", "drop", "drop in the body", "cut body"), 0.01
+)
+"""Rates: a tenth of the requests fails."""
 
 GOOD = "good"
 
 
 @dataclass(eq=False)
 class Reception:
-    """One request that came.
+    """One request that came."""
 
-    Attributes:
-        prompt: a digest of all messages; a retry has the same one, a repair turn another.
-        about: persona and doc_id of a request for a score; two empty texts for others.
-        fate: `GOOD` or the name of a fault.
-        began: when it had come, on the clock of `time.monotonic`.
-        ended: when the answer had gone, or the client had; infinite while neither has.
-        answered: a whole body with status 200 has gone, whatever the model said in it.
-    """
-
-    prompt: str
-    about: tuple[str, str]
-    fate: str
-    began: float
-    ended: float = inf
-    answered: bool = False
+    prompt: str  # a digest of all messages: a retry has the same one, a repair turn another
+    about: tuple[str, str]  # persona and doc_id of a request for a score, else two empty texts
+    fate: str  # `GOOD` or the name of a fault
+    answered: bool = False  # a whole body with status 200 has gone
 
 
 class Chaos:
@@ -214,43 +175,29 @@ class Chaos:
         form = _schema(body)
         about = _about(first) if form in ("Score", "") else ("", "")
         fate = self.always.get(about[1], fate)
-        reception = Reception(prompt, about, fate, time.monotonic())
+        reception = Reception(prompt, about, fate)
         self._times_seen[prompt] += 1
         self.receptions.append(reception)
         for count, event in self._alarms:
             if len(self.receptions) >= count:
                 event.set()
-        try:
-            await asyncio.sleep(luck.uniform(*self._latency))
-            text = _said(form, about, fate)
-            speak = _anthropic if request.path.endswith("messages") else _openai
-            whole = json.dumps(
-                speak(text, cut=fate.startswith("cut"), labels="logprobs" in body)
-            ).encode()
-            fault = WIRE_FAULTS.get(fate)
-            reply = Answer(body=whole) if fault is None else fault(whole)
-            response = await _send(request, reply)
-            reception.answered = fate in (GOOD, "slow", *TEXT_FAULTS)
-            return response
-        finally:
-            reception.ended = time.monotonic()
+        await asyncio.sleep(luck.uniform(*self._latency))
+        speak = _anthropic if request.path.endswith("messages") else _openai
+        said = speak(
+            _said(form, about, fate), cut=fate.startswith("cut"), labels="logprobs" in body
+        )
+        whole = json.dumps(said).encode()
+        fault = WIRE_FAULTS.get(fate)
+        response = await respond(request, fault(whole) if fault else Answer(body=whole))
+        reception.answered = fault is None
+        return response
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve in this event loop."""
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", self.handle)
-        app.router.add_post("/v1/messages", self.handle)
-        runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1
-        )
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
-            self.root = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with listening(self.handle) as port:
+            self.root = f"http://127.0.0.1:{port}"
             yield
-        finally:
-            await runner.cleanup()
 
 
 class Outage(dict[str, str]):
@@ -322,41 +269,3 @@ def _openai(text: str, *, cut: bool, labels: bool) -> Body:
 def _anthropic(text: str, *, cut: bool, labels: bool) -> Body:
     assert not labels
     return anthropic_message(text, stop_reason="max_tokens" if cut else "end_turn")
-
-
-async def _send(request: web.Request, reply: Answer | Drop | Hang | Slow) -> web.StreamResponse:
-    if isinstance(reply, Hang):
-        await asyncio.Event().wait()
-    if isinstance(reply, Drop):
-        return await _drop(request, reply)
-    if isinstance(reply, Slow):
-        return await _trickle(request, reply)
-    assert isinstance(reply, Answer)
-    raw = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-    response = web.Response(status=reply.status, body=raw, headers=_JSON | reply.headers)
-    await response.prepare(request)
-    await response.write_eof()
-    return response
-
-
-async def _drop(request: web.Request, drop: Drop) -> web.StreamResponse:
-    assert request.transport is not None
-    response = web.StreamResponse(headers=_JSON)
-    if drop.after is not None:
-        response.content_length = 2 * len(drop.after)
-        await response.prepare(request)
-        await response.write(drop.after)
-    request.transport.close()
-    return response
-
-
-async def _trickle(request: web.Request, slow: Slow) -> web.StreamResponse:
-    response = web.StreamResponse(headers=_JSON)
-    response.content_length = len(slow.body)
-    await response.prepare(request)
-    step = -(-len(slow.body) // slow.pieces)
-    for start in range(0, len(slow.body), step):
-        await response.write(slow.body[start : start + step])
-        await asyncio.sleep(slow.every)
-    await response.write_eof()
-    return response

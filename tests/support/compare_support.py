@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from beir_eval.experiment.run_folder import (
     DATA_FOLDER,
     DataManifest,
     FirstStageNote,
-    Metrics,
     RunManifest,
 )
 from beir_eval.files import write_form
-from beir_eval.measures.metrics import evaluate
-from mcranker import ChatRequest, MCRanker, Passage, Query, Ranking
-from mcranker.inputs.trec import Run, write_trec
+from mcranker import ChatRequest, MCRanker, Passage, Query
+from mcranker.inputs.trec import write_trec
+from tests.support.run_folder_files import measured, quiet, without_texts, write_jsonl
 from tests.support.scripted import scripted
 
-MEASURE = "nDCG@10"
 Grades = dict[str, dict[str, int]]
 Scores = Mapping[str, Mapping[str, str | int]]
 
@@ -66,10 +60,8 @@ def write_data(
     judged = {each: qrels[each] for each in queries}
     rows = [f"{query}\t{doc}\t{grade}" for query, of in judged.items() for doc, grade in of.items()]
     (folder / "qrels.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
-    _write_lines(
-        folder / "queries.jsonl", [{"_id": i, "text": text} for i, text in queries.items()]
-    )
-    _write_lines(
+    write_jsonl(folder / "queries.jsonl", [{"_id": i, "text": text} for i, text in queries.items()])
+    write_jsonl(
         folder / "passages.jsonl",
         [{"_id": i, "title": title, "text": text} for i, (title, text) in texts.items()],
     )
@@ -111,7 +103,7 @@ def write_run(
 
     model = scripted(answer)
     with (
-        _quiet(),
+        quiet(),
         MCRanker(model=model, team_size=2, nlp_scientist=False, ledger=None, **options) as ranker,
     ):
         rankings = [
@@ -124,7 +116,7 @@ def write_run(
         ]
         config, models = ranker.config.model_dump(mode="json"), dict(ranker.models.names)
         hashes = dict(ranker.prompt_hashes)
-    _write_lines(folder / "rankings.jsonl", [_without_texts(each) for each in rankings])
+    write_jsonl(folder / "rankings.jsonl", [without_texts(each) for each in rankings])
     run = {each.query.id: [(hit.doc_id, -float(hit.rank)) for hit in each] for each in rankings}
     write_trec(run, folder / "run.trec", "run")
     judged = {each: qrels[each] for each in queries}
@@ -151,41 +143,5 @@ def write_both(folder: Path) -> tuple[str, str]:
     return write_run(folder / "A", SCORES_A), write_run(folder / "B", SCORES_B)
 
 
-def measured(run: Run, qrels: Grades) -> Metrics:
-    """Values of `MEASURE`."""
-    found = evaluate(run, qrels, (MEASURE,))
-    return Metrics(
-        measures=(MEASURE,),
-        means=dict(found.means),
-        per_query={name: dict(values) for name, values in found.per_query.items()},
-        missing_queries=found.missing_queries,
-    )
-
-
 def _content(queries: Mapping[str, str]) -> str:
     return "content of " + " ".join(queries)
-
-
-def _without_texts(ranking: Ranking) -> dict[str, Any]:
-    entry = ranking.to_dict()
-    drop = ("title", "text")
-    return {
-        **entry,
-        "hits": [{key: hit[key] for key in hit if key not in drop} for hit in entry["hits"]],
-    }
-
-
-def _write_lines(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
-    path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in entries))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Missing scores are wanted here, and are not to be warned of."""
-    logger = logging.getLogger("mcranker")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

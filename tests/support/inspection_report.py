@@ -9,7 +9,7 @@ from typing import Any
 from mcranker import MCRanker, Ranking, ScriptedChat
 from mcranker.llm.chat import ChatRequest
 
-VOID = {"meta", "input", "rect", "line", "link", "img", "br", "hr", "path", "circle"}
+VOID = {"meta", "input", "link", "img", "br", "hr"}
 
 
 class Page(HTMLParser):
@@ -23,6 +23,7 @@ class Page(HTMLParser):
         self.raw: dict[str, list[str]] = {"style": [], "script": [], "title": []}
         self.words: list[str] = []
         self.rows: list[list[str]] = []
+        self.tables: list[list[list[str]]] = []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -33,8 +34,11 @@ class Page(HTMLParser):
         self.tags.append((tag, found))
         if tag not in VOID:
             self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
         if tag == "tr":
             self.rows.append([])
+            self.tables[-1].append(self.rows[-1])
         if tag in ("td", "th"):
             self.rows[-1].append("")
         if tag == "td":
@@ -43,8 +47,9 @@ class Page(HTMLParser):
             self.rows[-1][-1] += "\n"
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in VOID
         self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open, f"</{tag}> closes nothing"

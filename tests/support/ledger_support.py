@@ -43,11 +43,6 @@ async def keep(ledger: Ledger, number: int, text: str | None = None, **fields: s
     await ledger.keep(key(number), answer, model=model, stage=stage)
 
 
-def size(path: Path) -> int:
-    """Bytes of the file and of its write-ahead log."""
-    return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*"))
-
-
 def verified(path: Path) -> tuple[int, list[str]]:
     """Return the number of answers in a ledger's file, and its faults."""
     return asyncio.run(SQLiteStore(path).verify())

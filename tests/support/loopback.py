@@ -13,7 +13,6 @@ import json
 import math
 import os
 import socket
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from anyio.from_thread import start_blocking_portal
 
 Body = dict[str, Any]
 
@@ -99,58 +99,65 @@ class Loopback:
         reply = self.script(body)
         if inspect.isawaitable(reply):
             reply = await reply
-        if isinstance(reply, Drop):
-            return await _drop(request, reply)
-        if isinstance(reply, Hang):
-            return await _hang(reply)
-        if isinstance(reply, Trickle):
-            return await _trickle(request, reply)
-        answer = reply if isinstance(reply, Answer) else Answer(body=reply)
-        raw = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
-        headers = {"Content-Type": "application/json"} | answer.headers
-        return web.Response(status=answer.status, body=raw, headers=headers)
+        return await respond(request, reply)
+
+
+async def respond(request: web.Request, reply: Reply) -> web.StreamResponse:
+    """Answer a request, or break off as the reply says."""
+    response = web.StreamResponse()
+    if isinstance(reply, Hang):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            reply.gone.set()
+    if isinstance(reply, Drop):
+        assert request.transport is not None
+        if reply.after is not None:
+            response.content_length = len(reply.after) + 100
+            await response.prepare(request)
+            await response.write(reply.after)
+        request.transport.close()
+        return response
+    if isinstance(reply, Trickle):
+        await response.prepare(request)
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(reply.every)
+    answer = reply if isinstance(reply, Answer) else Answer(body=reply)
+    raw = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+    headers = {"Content-Type": "application/json"} | answer.headers
+    return web.Response(status=answer.status, body=raw, headers=headers)
+
+
+@asynccontextmanager
+async def listening(
+    handle: Callable[[web.Request], Awaitable[web.StreamResponse]],
+) -> AsyncIterator[int]:
+    """Let `handle` answer every request in this event loop; the port."""
+    app = web.Application(client_max_size=2**26)
+    app.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
 
 
 @asynccontextmanager
 async def serve(script: Script) -> AsyncIterator[Loopback]:
     """Run the server in this event loop."""
     loopback = Loopback(script)
-    app = web.Application(client_max_size=2**26)
-    app.router.add_post("/{path:.*}", loopback.handle)
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        loopback.port = runner.addresses[0][1]
+    async with listening(loopback.handle) as loopback.port:
         yield loopback
-    finally:
-        await runner.cleanup()
 
 
 @contextmanager
 def serve_in_thread(script: Script) -> Iterator[Loopback]:
     """Run the server in a thread and an event loop of its own."""
-    started = threading.Event()
-    found: list[Loopback] = []
-    stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-
-    async def main() -> None:
-        stop = asyncio.Event()
-        async with serve(script) as loopback:
-            found.append(loopback)
-            stops.append((asyncio.get_running_loop(), stop))
-            started.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(main()))
-    thread.start()
-    assert started.wait(60)
-    try:
-        yield found[0]
-    finally:
-        loop, stop = stops[0]
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(60)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(script)) as it:
+        yield it
 
 
 @contextmanager
@@ -242,30 +249,3 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         if name.startswith(hidden) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-
-
-async def _drop(request: web.Request, drop: Drop) -> web.StreamResponse:
-    assert request.transport is not None
-    response = web.StreamResponse()
-    if drop.after is not None:
-        response.content_length = len(drop.after) + 100
-        await response.prepare(request)
-        await response.write(drop.after)
-    request.transport.close()
-    return response
-
-
-async def _hang(hang: Hang) -> web.StreamResponse:
-    try:
-        await asyncio.Event().wait()
-    finally:
-        hang.gone.set()
-    raise AssertionError("unreachable")
-
-
-async def _trickle(request: web.Request, trickle: Trickle) -> web.StreamResponse:
-    response = web.StreamResponse()
-    await response.prepare(request)
-    while True:
-        await response.write(b" ")
-        await asyncio.sleep(trickle.every)

@@ -10,8 +10,6 @@ from tests.support.loopback import Answer, Body, Reply
 Relevance = Callable[[str, str], Any]
 """Query and text -> the score that the service gives."""
 
-Service = Callable[[Relevance], Callable[[Body], Reply]]
-
 
 def cohere(score: Relevance) -> Callable[[Body], Reply]:
     """Cohere's ``POST /v2/rerank``: at most 1,000 documents, best first, no texts."""
@@ -58,11 +56,6 @@ def tei(score: Relevance) -> Callable[[Body], Reply]:
         )
 
     return answer
-
-
-def llama_cpp(score: Relevance) -> Callable[[Body], Reply]:
-    """llama.cpp's ``POST /v1/rerank``: logits."""
-    return jina(score)
 
 
 def _results(query: str, texts: list[str], score: Relevance) -> list[Body]:

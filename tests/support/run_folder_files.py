@@ -6,7 +6,8 @@ import hashlib
 import logging
 import random
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ PAPER_QUERIES = {
 }
 ROLES = ("recruiter", "criteria", "scoring")
 
-Documents = dict[str, list[tuple[str, float]]]
+Documents = list[tuple[str, float]]
 Grades = dict[str, dict[str, int]]
 
 
@@ -77,7 +78,7 @@ def write_data(folder: Path, plan: Plan) -> DataManifest:
     folder.mkdir(parents=True)
     chance = _chance(plan, "data")
     ids = [f"{plan.dataset}-q{number}" for number in range(1, plan.queries + 1)]
-    found: Documents = {}
+    found: dict[str, Documents] = {}
     qrels: Grades = {}
     lines = []
     for number, query_id in enumerate(ids, start=1):
@@ -93,14 +94,14 @@ def write_data(folder: Path, plan: Plan) -> DataManifest:
             if not empty
         ]
     queries = [{"_id": each, "text": f"what is known about {each}"} for each in ids]
-    _write_jsonl(folder / "queries.jsonl", queries)
-    _write_jsonl(folder / "passages.jsonl", lines)
+    write_jsonl(folder / "queries.jsonl", queries)
+    write_jsonl(folder / "passages.jsonl", lines)
     rows = [f"{query}\t{doc}\t{grade}" for query, of in qrels.items() for doc, grade in of.items()]
     write_whole(folder / "qrels.tsv", "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
     write_trec(
         {each: docs for each, docs in found.items() if docs}, folder / "first_stage.trec", "BM25"
     )
-    metrics = _evaluated(found, qrels) if plan.rankings else _made_up(plan, FIRST_STAGE, ids)
+    metrics = measured(found, qrels) if plan.rankings else _made_up(plan, FIRST_STAGE, ids)
     write_form(folder / "metrics.json", metrics)
     names = ("queries.jsonl", "qrels.tsv", "passages.jsonl", "first_stage.trec")
     content = hashlib.sha256(b"".join((folder / name).read_bytes() for name in names)).hexdigest()
@@ -179,35 +180,28 @@ def _rank(data: Path, label: str, plan: Plan) -> tuple[list[Ranking], dict[str, 
     failed: dict[str, str] = {}
     texts = {line["_id"]: line for line in _jsonl(data / "passages.jsonl")}
     found = read_trec(data / "first_stage.trec")
-    # Every missing score would be a warning in the tests' log.
-    logger = logging.getLogger("mcranker")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with kind(model=chat, ledger=None) as ranker:
-            for number, line in enumerate(_jsonl(data / "queries.jsonl"), start=1):
-                query = Query(line["text"], line["_id"])
-                if plan.faults and number == 1:
-                    failed[query.id] = "the model's answers could not be read"
-                    continue
-                documents = [
-                    Passage(doc_id, texts[doc_id]["text"], texts[doc_id]["title"], score)
-                    for doc_id, score in found.get(query.id, [])
-                ]
-                rankings.append(ranker.rank(query, documents))
-    finally:
-        logger.setLevel(level)
+    with quiet(), kind(model=chat, ledger=None) as ranker:
+        for number, line in enumerate(_jsonl(data / "queries.jsonl"), start=1):
+            query = Query(line["text"], line["_id"])
+            if plan.faults and number == 1:
+                failed[query.id] = "the model's answers could not be read"
+                continue
+            documents = [
+                Passage(doc_id, texts[doc_id]["text"], texts[doc_id]["title"], score)
+                for doc_id, score in found.get(query.id, [])
+            ]
+            rankings.append(ranker.rank(query, documents))
     return rankings, failed
 
 
 def _write_rankings(folder: Path, rankings: list[Ranking], failed: dict[str, str]) -> None:
-    _write_jsonl(folder / "rankings.jsonl", [_timeless(each.to_dict()) for each in rankings])
+    write_jsonl(folder / "rankings.jsonl", [_timeless(each) for each in rankings])
     run = {
         each.query.id: [(hit.doc_id, hit.score or 0.0) for hit in each] for each in rankings if each
     }
     write_trec(run, folder / "run.trec", rankings[0].ranker)
     qrels = _read_qrels(folder.parent / DATA_FOLDER / "qrels.tsv")
-    base = _evaluated(run, qrels)
+    base = measured(run, qrels)
     missing = [score for each in rankings for score in each.missing]
     calls = sum(each.usage.calls for each in rankings)
     metrics = base.model_copy(
@@ -232,7 +226,19 @@ def _write_rankings(folder: Path, rankings: list[Ranking], failed: dict[str, str
     write_form(folder / "metrics.json", metrics)
 
 
-def _evaluated(run: Documents, qrels: Grades) -> Metrics:
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Every missing score would be a warning in the tests' log."""
+    logger = logging.getLogger("mcranker")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def measured(run: Mapping[str, Documents], qrels: Grades) -> Metrics:
     found = evaluate(run, qrels, (MEASURE,))
     return Metrics(
         measures=(MEASURE,),
@@ -273,13 +279,19 @@ def _made_up(plan: Plan, label: str, ids: Sequence[str]) -> Metrics:
     )
 
 
-def _timeless(ranking: dict[str, Any]) -> dict[str, Any]:
-    """Without titles and texts, and with times that do not change."""
+def without_texts(ranking: Ranking) -> dict[str, Any]:
+    stored = ranking.to_dict()
     drop = ("title", "text")
-    hits = [{key: hit[key] for key in hit if key not in drop} for hit in ranking["hits"]]
-    stages = [{**each, "seconds": 0.5 * each["calls"]} for each in ranking["usage"]["by_stage"]]
-    usage = {**ranking["usage"], "seconds": 0.5 * ranking["usage"]["calls"], "by_stage": stages}
-    return {**ranking, "hits": hits, "usage": usage, "seconds": {"total": 1.0}}
+    hits = [{key: hit[key] for key in hit if key not in drop} for hit in stored["hits"]]
+    return {**stored, "hits": hits}
+
+
+def _timeless(ranking: Ranking) -> dict[str, Any]:
+    """Without texts, and with times that do not change."""
+    stored = without_texts(ranking)
+    stages = [{**each, "seconds": 0.5 * each["calls"]} for each in stored["usage"]["by_stage"]]
+    usage = {**stored["usage"], "seconds": 0.5 * stored["usage"]["calls"], "by_stage": stages}
+    return {**stored, "usage": usage, "seconds": {"total": 1.0}}
 
 
 def _scored(documents: Sequence[str]) -> list[tuple[str, float]]:
@@ -302,5 +314,5 @@ def _jsonl(path: Path) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def _write_jsonl(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
+def write_jsonl(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
     write_whole(path, b"".join(orjson.dumps(each) + b"\n" for each in entries))

@@ -67,27 +67,10 @@ def make_run_folders(
 ) -> Path:
     """Write folders as `beir_eval.experiment.run_folder` describes them; always the same bytes.
 
-    Labels that start with ``DIRECT`` are ranked by `DirectRanker`, all others by `MCRanker` with
-    two recruits and the NLP scientist, both with a model that scores by chance (by `seed`) and a
-    little better than chance.
-
-    Args:
-        out: where; made if it is not there.
-        datasets: names; those of the paper get its numbers beside.
-        labels: of the rankers, in the suite's order.
-        suite: gives each run its `SuiteNote`.
-        queries: a data set.
-        passages: a query.
-        seed: of everything that is by chance.
-        rankings: whether a model ranks; else values are made up, and there are no
-            ``rankings.jsonl``, ``run.trec`` and ``passages.jsonl``.
-        faults: the last query finds nothing, the first is not ranked, some scores are missing.
-        weak: marks the model weak.
-        model: its name.
-        unfinished: (data set, label) of runs that have nothing but their manifest.
-
-    Returns:
-        `out`.
+    Labels that start with ``DIRECT`` are ranked by `DirectRanker`, others by `MCRanker` with two
+    recruits, and a model that scores a little better than chance. Without `rankings` values are
+    made up. With `faults` the last query finds nothing, the first is not ranked, some scores are
+    missing. Runs that are `unfinished` have nothing but their manifest.
     """
     for dataset in datasets:
         plan = Plan(dataset, queries, passages, seed, rankings, faults, weak, model)

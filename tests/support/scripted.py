@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from mcranker import Capabilities, ChatReply, ChatRequest, ScriptedChat, Usage
+from mcranker import Answer, Capabilities, ChatReply, ChatRequest, ScriptedChat, Usage
 
 RECRUITS = '{"Identities": ["Virologist", "Worried parent"], "Reason": "They differ."}'
 RUBRIC = json.dumps(
@@ -52,3 +52,8 @@ def by_table(table: Mapping[str, Mapping[str, int]]) -> Callable[[ChatRequest], 
         return json.dumps({"Score": table[request.tag.persona][request.tag.doc_id]})
 
     return score
+
+
+def answers(*values: float | None) -> tuple[Answer, ...]:
+    """Answers to typed questions that say no more than their value."""
+    return tuple(map(Answer, values))

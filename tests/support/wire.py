@@ -51,40 +51,22 @@ Call = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True, kw_only=True)
 class BackEnd:
-    """One of them.
-
-    Attributes:
-        make: makes a model of its name.
-        model: that name.
-        prefix: of the model's name in rankings.
-        path: where the provider is asked.
-        root: whether the base URL has no path.
-        request: one that it can serve.
-        good: the provider's answer.
-        usage: input tokens, those of them that were cached, and output tokens of that answer.
-        error: the body of an error.
-        too_long: of a prompt that is too long.
-        foreign: an answer of another protocol.
-        refused: a reply in which the model refuses; None if there is no such thing.
-        key: the environment variable of its key.
-        advice: part of what the error says when no connection can be made.
-        labels: whether it can give the probabilities of labels.
-    """
+    """One of them."""
 
     make: Callable[..., Any]
     model: str
-    prefix: str
+    prefix: str  # of the model's name in rankings
     path: str
-    root: bool = False
+    root: bool = False  # the base URL has no path
     request: ChatRequest = REQUEST
     good: Body
-    usage: tuple[int, int, int]
+    usage: tuple[int, int, int]  # input tokens, cached ones of them, output tokens
     error: Callable[[str], Body] = openai_error
     too_long: Body = field(default_factory=lambda: openai_error("", code="context_length_exceeded"))
-    foreign: Body
+    foreign: Body  # an answer of another protocol
     refused: Body | None = None
-    key: str = "OPENAI_API_KEY"
-    advice: str = "check the network"
+    key: str = "OPENAI_API_KEY"  # the environment variable
+    advice: str = "check the network"  # in the error where no connection can be made
     labels: bool = False
 
     @property
@@ -191,12 +173,6 @@ async def failure(call: Call) -> ModelError:
         await call()
     check_message(caught.value)
     return caught.value
-
-
-async def failure_of(name: str, root: str, seconds: float = 10.0) -> ModelError:
-    """The error that one call of a back-end ends with."""
-    async with asking(name, root, seconds) as call:
-        return await failure(call)
 
 
 def check_message(error: ModelError) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,10 @@ from beir_eval.persona_report.build import PersonaReport, write_persona_report
 from tests.support.persona_reports import (
     DIRECT,
     TEAM,
-    broken_links,
     change_manifest,
     content,
     links,
     metrics_of,
-    rename_ids,
     runs,
     team_of,
     unfinish,
@@ -31,6 +32,36 @@ PASSAGES, QUERIES = "data/passages.jsonl", "data/queries.jsonl"
 def report(paths: Path | list[Path], out: Path, **options: Any) -> PersonaReport:
     given = paths if isinstance(paths, list) else [paths]
     return write_persona_report(given, out, **options)
+
+
+def broken_links(folder: Path) -> list[str]:
+    """Links to files, or to places in files, that are not there."""
+    folder, broken = folder.resolve(), []
+    pages = {path: path.read_bytes() for path in folder.rglob("*.html")}
+    places = {path: re.findall(r'\bid="([^"]*)"', page.decode()) for path, page in pages.items()}
+    for path, page in pages.items():
+        for link in links(page):
+            name, _, place = link.partition("#")
+            target = (path.parent / name).resolve() if name else path
+            # What has an equals sign is the state of a table, for the page's script.
+            known = not place or "=" in place or place in places[target]
+            there = target.is_relative_to(folder) and target.is_file()
+            if not link.startswith("data:") and not (there and known):
+                broken.append(f"{path} -> {link}")
+    return broken
+
+
+def rename_ids(out: Path, names: Mapping[str, str]) -> None:
+    """Give queries and documents other ids, in all files that a report reads."""
+    for path in (*out.rglob("*.jsonl"), *out.rglob("metrics.json")):
+        text = path.read_text(encoding="utf-8")
+        for name, new in names.items():
+            text = text.replace(json.dumps(name), json.dumps(new, ensure_ascii=False))
+        path.write_text(text, encoding="utf-8")
+    for path in out.rglob("qrels.tsv"):
+        rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+        text = "".join("\t".join(names.get(each, each) for each in row) + "\n" for row in rows)
+        path.write_text(text, encoding="utf-8")
 
 
 def test_one_run_is_reported_in_the_folder_itself(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from mcranker.llm.ledger import sqlite_store
 from mcranker.llm.ledger.ledger import Ledger
 from tests.support.cli_support import invoke
 from tests.support.ledger_support import MODEL, keep, key, reply, sql
-from tests.support.typed_answers import answers
+from tests.support.scripted import answers
 
 VERBS: tuple[list[str], ...] = ([], ["--copy", "out"], ["--remove", "--all"], ["--check"])
 LOCAL = "local:qwen"

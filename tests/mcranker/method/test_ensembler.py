@@ -110,19 +110,6 @@ async def test_scores_of_a_passage_come_together() -> None:
     assert order[-6:] == ["d828"] * 3 + ["d929"] * 3
 
 
-async def test_a_model_that_keeps_few_prefixes_scores_persona_by_persona() -> None:
-    model = Gated(slots=1)
-    await MCRanker(model=model.chat, ensemble="assessor").arank("q", DOCS)
-    personas = [persona or stage for stage, persona, _ in model.asked if stage != "criteria"]
-    assert [name for place, name in enumerate(personas) if name != personas[place - 1]] == [
-        "recruit",
-        "NLP scientist",
-        "Virologist",
-        "Worried parent",
-        "assess",
-    ]
-
-
 async def test_fewer_recruits_than_seats() -> None:
     model = Gated()
     ranking = await MCRanker(team_size=5, model=model.chat).arank("q", DOCS)

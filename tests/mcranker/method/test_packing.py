@@ -26,7 +26,6 @@ from mcranker import (
     Question,
     RankerConfig,
     Ranking,
-    ReplyError,
     Rubric,
     ScriptedChat,
     ServerFailed,
@@ -265,14 +264,6 @@ def test_confidence_and_distributions_stay_with_the_score_and_in_the_stored_rank
     assert not {"confidence", "probabilities"} & plain.to_dict()["hits"][0].keys()
 
 
-def test_integer_scoring_takes_the_likeliest_level() -> None:
-    listed = (0.3, *[0.0] * 7, 0.3, 0.4)
-    likeliest = Judging(lambda text, question: Answer(6.0, None, listed))
-    assert likeliest.rank({"d": "text 1"}, scoring="integer")[0].scores["Nurse"] == 10.0
-    mean = Judging(lambda text, question: Answer(6.4))
-    assert mean.rank({"d": "text 1"}, scoring="integer")[0].scores["Nurse"] == 6.0
-
-
 def test_a_library_team_is_recruited_by_a_choice() -> None:
     asked: list[ChatRequest] = []
 
@@ -301,15 +292,6 @@ def test_a_library_team_is_recruited_by_a_choice() -> None:
     recorded = ranker.config.recorded()
     assert (recorded["recruiting"], recorded["criteria"]) == ("library", "library")
     assert (recorded["questions"], recorded["scoring"]) == ("per_persona", "expected")
-
-
-@pytest.mark.parametrize(
-    "odd", [Answer(None, problem="declined"), Answer(0.0), Answer(0.0, None, (0.5, 0.5))]
-)
-def test_a_recruiter_without_an_answer_is_an_error(odd: Answer) -> None:
-    model = ScriptedChat(lambda _: ChatReply("", answers=(odd,)), capabilities=TYPED)
-    with pytest.raises(ReplyError, match=r"'judge': (declined|it has no probability of each)"):
-        MCRanker(model=model).recruit_team("masks")
 
 
 # --- models that answer in text ---------------------------------------------------------------

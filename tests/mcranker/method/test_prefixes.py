@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcranker import (
     ChatReply,
@@ -22,9 +20,7 @@ from mcranker import (
 from mcranker.llm.chat import Tag
 from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from personas import PromptSet
 from personas.ranking.usage import Stage
-from personas.templates import PROMPTS
 from personas.untrusted import fence
 from tests.support.loopback import Body, anthropic_message, serve
 from tests.support.scripted import RECRUITS, RUBRIC
@@ -47,24 +43,6 @@ def divided(texts: Sequence[tuple[str, int]]) -> tuple[str, str]:
     shared = "".join(text[:length] for text, length in texts)
     assert whole.startswith(shared)
     return shared, whole.removeprefix(shared)
-
-
-@pytest.mark.parametrize("prompt", SCORING)
-@given(data=st.data())
-def test_scoring_prompts_share_all_that_comes_before_the_passage(
-    prompt: str, data: st.DataObject
-) -> None:
-    differing = {"passage", "assessments"}
-    values = {each: data.draw(st.text()) for each in sorted(PROMPTS[prompt].known - differing)}
-    template = PromptSet.load("paper")[prompt].bind(values)
-    beginnings = set()
-    for text in data.draw(st.lists(st.text(), min_size=2, max_size=2)):
-        passage = fence(text, query=QUERY)
-        turns = template.render({"passage": passage, "assessments": data.draw(st.text())})
-        shared, rest = divided([(turn.text, turn.shared) for turn in turns])
-        assert rest.startswith(passage)
-        beginnings.add(shared)
-    assert len(beginnings) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from mcranker import ChatRequest, DirectRanker, MCRanker, ScriptedChat
 from mcranker.rankers.judge import PointwiseRanker
-from personas import Criterion, Member, Persona, Rubric, Team, library, load, save
+from personas import Persona, Team, load, save
 from personas.provenance import edited as is_edited
 from tests.support.scripted import scripted
 
@@ -93,14 +93,3 @@ def test_a_team_used_again_is_neither_recruited_nor_rewritten(
     assert stages(requests) == {"score": judges * 2 * 4}
     estimate = ranker.estimate_many([(f"q{number}", DOCS) for number in range(4)])
     assert {stage for stage, _, _ in estimate.table} == {"score"}
-
-
-def test_a_rubric_of_ones_own_is_kept_whatever_the_criteria(
-    model: ScriptedChat, requests: list[ChatRequest]
-) -> None:
-    own = Rubric(criteria=(Criterion(name="Is short"),))
-    mine = Member(persona=NEIGHBOUR, rubric=own)
-    team = Team(members=(library.member("clinician"), mine))
-    grown = MCRanker(team=team, team_size=3, model=model).recruit_team("q")
-    assert grown.members[:2] == team.members
-    assert [each.tag.persona for each in requests if each.tag.stage == "criteria"] == ["Virologist"]

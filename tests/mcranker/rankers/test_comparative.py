@@ -64,29 +64,6 @@ def test_windows_slide_from_the_end_to_the_top() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "windows"),
-    [
-        (1, []),
-        (2, [(0, 2)]),
-        (20, [(0, 20)]),
-        (21, [(1, 21), (0, 11)]),
-        (25, [(5, 25), (0, 15)]),
-        (100, [(start, start + 20) for start in range(80, -1, -10)]),
-    ],
-)
-def test_windows_of_the_paper_reach_the_first_passage(
-    count: int, windows: list[tuple[int, int]]
-) -> None:
-    model, seen = comparing(in_order)
-    docs = [f"p {place}" for place in range(count)]
-    with RankGPTRanker(model=model, ledger=None) as ranker:
-        ranking = ranker.rank(QUERY, docs)
-        assert ranker.estimate(QUERY, docs).calls == len(windows)
-    assert [len(shown_in(request)) for request in seen] == [end - start for start, end in windows]
-    assert ranking[0].passage.text == docs[-1]
-
-
-@pytest.mark.parametrize(
     ("reply", "ids", "counts"),
     [
         ("[5] > [4]", "edabc", Comparisons(1, odd=1, missing=3)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,7 @@ from mcranker import (
 )
 from mcranker.rankers import RANKERS, Ranker
 from personas import Criterion, Member, Persona, Rubric, Team
-from tests.support.comparing_team import TEAM, by_orders, comparing_team
+from tests.support.comparing import TEAM, by_orders, comparing_team
 
 QUERY = "best masks against covid"
 DOCS = {name: f"passage {name}" for name in "abcd"}
@@ -188,15 +187,3 @@ def test_at_the_deadline_those_without_an_order_are_left_out(name: str) -> None:
 
 
 # What is shared with the others
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_ranking_by_a_team_comes_back_from_json(name: str) -> None:
-    model, _ = comparing_team(but("Worried parent", lambda: "?"))
-    with team_of(name, model, depth=3) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-    again = Ranking.from_dict(json.loads(ranking.to_json()))
-    assert again.to_dict() == ranking.to_dict()
-    assert ranks(again) == ranks(ranking)
-    assert again.orders == ranking.orders
-    assert again.reensemble("sum").ids == ranking.reensemble("sum").ids

@@ -256,11 +256,6 @@ def test_a_passage_that_a_list_leaves_out_is_dropped_in_one_call(
     assert len(ranking.dropped) == 2 - len(left)
 
 
-def test_nothing_is_dropped_for_being_left_out_where_nothing_is_to_be_dropped() -> None:
-    ranking = ranked(TWO, lambda _: said({"2": B}), min_relevance_score=0)
-    assert ([each.doc_id for each in ranking.missing], ranking.dropped) == (["a"], {})
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -277,23 +272,6 @@ def test_a_list_that_cannot_be_read_is_asked_for_once_again(reply: str) -> None:
         ranking = ranker.rank(QUERY, docs)
     assert len(seen) == 2
     assert len(ranking.ids) <= 3
-
-
-@pytest.mark.parametrize(
-    ("second", "scores"),
-    [
-        (said({"1": A, "2": B}), {"a": 4.0, "b": 9.0}),
-        (said({"2": B}), {"a": 4.0, "b": 9.0}),  # the entry alone that was wrong
-        (said({}), {"a": 4.0, "b": None}),
-        ("sorry", {"a": 4.0, "b": None}),
-    ],
-)
-def test_what_could_be_read_stays_and_the_second_reply_adds_to_it(
-    second: str, scores: dict[str, float | None]
-) -> None:
-    replies = [said({"1": A, "2": {"Relevance": "high"}}), second]
-    ranking = ranked(TWO, lambda _: replies.pop(0))
-    assert {hit.doc_id: hit.score for hit in ranking} == scores
 
 
 def test_inferred_properties_weigh_half_a_point_unless_weights_are_inferred() -> None:

@@ -16,8 +16,7 @@ from mcranker import ChatRequest
 from mcranker.serve import RankerSettings, Settings, hash_key
 from tests.support.browser_measures import readings, sticking_out
 from tests.support.browser_support import browser, expect, texts
-from tests.support.comparing import comparing
-from tests.support.comparing_team import TEAM, by_orders, comparing_team
+from tests.support.comparing import TEAM, by_orders, comparing, comparing_team
 from tests.support.playing import PASSAGES, VISIBLE, Seen, fill, opened, rank
 from tests.support.serving import KEY, by_place, model, serving, settings
 

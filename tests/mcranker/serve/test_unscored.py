@@ -9,8 +9,7 @@ import pytest
 
 from mcranker import ChatRequest, RequestRejected, ScriptedChat, ServerFailed
 from mcranker.serve import RankerSettings, Settings
-from tests.support.comparing import comparing
-from tests.support.comparing_team import TEAM, by_orders, comparing_team
+from tests.support.comparing import TEAM, by_orders, comparing, comparing_team
 from tests.support.serving import by_place, client, model
 
 ASKED = {"query": "best masks", "documents": ["mask a", "mask b", "mask c"]}

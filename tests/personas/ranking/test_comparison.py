@@ -13,7 +13,7 @@ from personas.errors import SchemaError
 from personas.ranking.comparison import ComparedPassage, RankingComparison
 from personas.report.comparison import reason
 from tests.personas.ranking.test_inspection import FOUR, NAMES, hit, stored
-from tests.support.comparing_team import TEAM, by_orders, comparing_team
+from tests.support.comparing import TEAM, by_orders, comparing_team
 
 # By Virologist, Parent, Editor, and their sums. Before, as in FOUR:
 #   d1: 5 5 5 = 15,  d2: 9 2 6 = 17,  d3: 1 8 7 = 16,  d4: 4 - 4 = 8 + 4 = 12, so d2, d3, d1, d4

@@ -11,8 +11,7 @@ from mcranker import RankGPTRanker, Ranking, SetwiseRanker
 from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from personas.report.terminal import show_inspection
-from tests.support.comparing import comparing
-from tests.support.comparing_team import TEAM, by_orders, comparing_team
+from tests.support.comparing import TEAM, by_orders, comparing, comparing_team
 from tests.support.inspection_report import Page
 
 DOCS = {name: f"passage {name}" for name in "abcd"}

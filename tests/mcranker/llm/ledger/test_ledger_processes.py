@@ -20,14 +20,25 @@ import pytest
 from mcranker.llm.ledger.ledger import Ledger, Ledgered
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.scripted import ScriptedChat
-from tests.mcranker.rankers.test_resume import calls_of, write_collection
 from tests.support.ledger_support import MODEL, keep, key, reply, request, sql, start, verified
 from tests.support.loopback import Body, completion, serve_in_thread
+from tests.support.ranking_process import calls_of, queries
 from tests.support.scripted import RECRUITS, RUBRIC
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals, forks and limits")
 
 STUCK = 60  # seconds after which something counts as stuck
+
+
+def write_collection(files: dict[str, Path], count: int, passages: int) -> None:
+    lines: dict[str, list[str]] = {name: [] for name in files}
+    for query, docs in queries(count, passages=passages):
+        lines["queries.jsonl"].append(json.dumps({"id": query.id, "text": query.text}))
+        for rank, (doc_id, text) in enumerate(docs.items(), start=1):
+            lines["corpus.jsonl"].append(json.dumps({"id": doc_id, "text": text}))
+            lines["run.trec"].append(f"{query.id} Q0 {doc_id} {rank} {1 / rank} bm25")
+    for name, path in files.items():
+        path.write_text("\n".join([*lines[name], ""]))
 
 
 @pytest.fixture

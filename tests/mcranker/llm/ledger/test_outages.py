@@ -12,11 +12,11 @@ import anyio
 import pytest
 
 from tests.mcranker.cli.test_cli_process import reply
-from tests.mcranker.rankers.test_resume import calls_of, go, start, told, undisturbed
 from tests.mcranker.serve.test_command import asking, model_at, running
 from tests.support.chaos import chaos
 from tests.support.loopback import Body, serve_in_thread
 from tests.support.postgres import Relay, database_of, restart
+from tests.support.ranking_process import calls_of, go, start, told, undisturbed
 from tests.support.serving import until, until_so
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")

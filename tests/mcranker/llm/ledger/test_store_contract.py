@@ -23,7 +23,7 @@ from mcranker.llm.ledger.store import LedgerStore, NewAnswer, Selection
 from personas.ranking.usage import Usage
 from tests.support.ledger_support import MODEL, key, reply
 from tests.support.postgres import database_of
-from tests.support.typed_answers import answers as typed
+from tests.support.scripted import answers as typed
 
 pytestmark = pytest.mark.anyio
 

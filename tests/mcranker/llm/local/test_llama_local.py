@@ -23,13 +23,11 @@ from mcranker.errors import (
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from mcranker.llm.local import llama_local
 from mcranker.llm.local.llama_local import LocalChat
+from mcranker.llm.local.model_files import resolve
 from mcranker.rankers.likelihood import QGRanker
-from tests.support.shallow_model import shallow_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["shallow_model"]
 
 pytest.importorskip("xllamacpp")
 
@@ -53,14 +51,6 @@ def chat() -> Iterator[LocalChat]:
     anyio.run(chat.aclose)
 
 
-@pytest.fixture(scope="session")
-def quick(shallow_model: Path) -> Iterator[LocalChat]:
-    """For what does not depend on the weights."""
-    chat = LocalChat(str(shallow_model))
-    yield chat
-    anyio.run(chat.aclose)
-
-
 @needs_model
 async def test_a_label_is_chosen_by_its_probability(chat: LocalChat) -> None:
     question = "Is this a fruit: apple? Answer Yes or No."
@@ -74,7 +64,7 @@ async def test_a_label_is_chosen_by_its_probability(chat: LocalChat) -> None:
 
 
 @needs_model
-async def test_replies_have_the_form_of_a_schema(quick: LocalChat) -> None:
+async def test_replies_have_the_form_of_a_schema(chat: LocalChat) -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -85,33 +75,34 @@ async def test_replies_have_the_form_of_a_schema(quick: LocalChat) -> None:
         "additionalProperties": False,
     }
     request = ask("Rate the mask in JSON.", schema=ReplySchema("rating", schema), max_tokens=200)
-    reply = await quick.complete(request)
+    reply = await chat.complete(request)
     assert reply.finish_reason == "stop"
     content = json.loads(reply.text)
     assert list(content) == ["Reason", "Score"]
     assert 0 <= content["Score"] <= 10
 
 
-def test_the_likelihood_of_a_text_is_refused_before_a_call(shallow_model: Path) -> None:
+@needs_model
+def test_the_likelihood_of_a_text_is_refused_before_a_call() -> None:
     with pytest.raises(UnsupportedCapability, match="rg_yn"):
-        QGRanker(model=f"local:{shallow_model}")
+        QGRanker(model=f"local:{MODEL}")
 
 
 @needs_model
-async def test_calls_of_one_file_share_one_engine(quick: LocalChat) -> None:
-    other = LocalChat(str(quick._path))
-    client = await quick.connected()
+async def test_calls_of_one_file_share_one_engine(chat: LocalChat) -> None:
+    other = LocalChat(str(chat._path))
+    client = await chat.connected()
     assert (await other.connected()).service.url == client.service.url
     request = ask("Hello", stage="probe", max_tokens=1)
     await other.complete(request)
     await other.aclose()
     await other.aclose()
-    await quick.complete(request)
+    await chat.complete(request)
 
 
 @needs_model
-async def test_others_cannot_ask(quick: LocalChat) -> None:
-    address = (await quick.connected()).service.url
+async def test_others_cannot_ask(chat: LocalChat) -> None:
+    address = (await chat.connected()).service.url
     assert address.startswith("http://127.0.0.1:")
     body = {"messages": [{"role": "user", "content": "Hello"}]}
     url = f"{address}/chat/completions"
@@ -121,10 +112,10 @@ async def test_others_cannot_ask(quick: LocalChat) -> None:
 
 @pytest.mark.parametrize("kept", [4, 20, 200, 5000, -1000, None])
 def test_a_broken_model_file_is_reported_at_the_first_call(
-    tmp_path: Path, shallow_model: Path, kept: int | None
+    tmp_path: Path, kept: int | None
 ) -> None:
     path = tmp_path / "broken.gguf"
-    path.write_bytes(b"GGUF" + bytes(500) if kept is None else shallow_model.read_bytes()[:kept])
+    path.write_bytes(b"GGUF" + bytes(500) if kept is None else resolve(MODEL).read_bytes()[:kept])
     chat = LocalChat(str(path))
     with pytest.raises(ModelFileError, match="cannot be loaded"):
         anyio.run(chat.complete, ask("Hello"))
@@ -168,8 +159,8 @@ print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 @needs_model
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
-def test_a_forked_process_loads_the_model_again_and_ends(shallow_model: Path) -> None:
-    command = [sys.executable, "-c", FORKED, str(shallow_model)]
+def test_a_forked_process_loads_the_model_again_and_ends() -> None:
+    command = [sys.executable, "-c", FORKED, str(resolve(MODEL))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert (done.returncode, done.stdout) == (0, "[0, 0] True\n"), done.stderr
 

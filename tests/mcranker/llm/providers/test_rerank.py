@@ -21,7 +21,7 @@ from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.rerank import rerank_reply
 from tests.support.loopback import Answer as LoopbackAnswer
 from tests.support.loopback import Body, clean_environment, serve
-from tests.support.rerank_servers import cohere, jina, llama_cpp, tei
+from tests.support.rerank_servers import cohere, jina, tei
 
 SERVICE = Service("rerank:m", "there", "", "", "", 1.0)
 TEXTS = {"p1": "masks help", "p2": "bread", "p3": "masks"}
@@ -46,7 +46,7 @@ def by_length(query: str, text: str) -> float:
         ("rerank", cohere, "/v1/rerank", "documents", 0),
         ("rerank", jina, "/v1/rerank", "documents", 21),
         ("rerank-tei", tei, "/v1/rerank", "texts", 0),
-        ("rerank-logits", llama_cpp, "/v1/rerank", "documents", 21),
+        ("rerank-logits", jina, "/v1/rerank", "documents", 21),
     ],
 )
 async def test_what_goes_over_the_wire_and_comes_back(
