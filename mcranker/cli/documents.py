@@ -45,8 +45,7 @@ from mcranker.rag.config import models_of
 from mcranker.rag.result import AnswerDone
 from mcranker.retrieval.chunks import ChunkKind
 from mcranker.retrieval.embedders import connect_embedder
-from mcranker.retrieval.index import Index
-from mcranker.retrieval.index_file import Added
+from mcranker.retrieval.index import Added, Index
 from mcranker.retrieval.readers import Skipped
 from personas.format import counted, file_size
 from personas.ranking.types import Query

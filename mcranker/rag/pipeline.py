@@ -36,8 +36,7 @@ from mcranker.rankers import RANKERS, Ranker
 from mcranker.rankers.keys import check_names, keys_of
 from mcranker.retrieval.bm25 import digest_of, key_of
 from mcranker.retrieval.embedders import Embedder, connect_embedder
-from mcranker.retrieval.index import Index, cached_index
-from mcranker.retrieval.index_file import VERSION
+from mcranker.retrieval.index import VERSION, Index, cached_index
 from mcranker.retrieval.readers import Skipped, Source, read_documents
 from mcranker.runtime.bridge import Bridge
 from mcranker.runtime.service import Service, Stream, check_loop, dispatch, named, note_failure

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from mcranker.errors import ConfigError, InputError
 from mcranker.retrieval import index as index_module
 from mcranker.retrieval.embedders import Embedder
-from mcranker.retrieval.index import Index, cached_index
-from mcranker.retrieval.index_file import Added
+from mcranker.retrieval.index import Added, Index, cached_index
 from mcranker.retrieval.readers import Document, Skipped
 from tests.mcranker.retrieval.words_embedder import WordsEmbedder
 from tests.support.cli_support import invoke
@@ -133,7 +132,7 @@ BUILD = """
         written += statement.startswith("INSERT INTO words")
         if die and written == 5:  # in the middle of the third batch
             os.kill(os.getpid(), signal.SIGKILL)
-    built._file._db.set_trace_callback(trace)
+    built._db.set_trace_callback(trace)
     anyio.run(built.add, [Document(f"d{n}", f"word{n} all") for n in range(first, last)])
 """
 
