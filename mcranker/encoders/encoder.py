@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -31,7 +31,6 @@ MAX_CHARACTERS = 20_000  # of a text that are tokenized for `MAX_TOKENS`; for mo
 MAX_THREADS = 8  # more than the physical cores of a usual machine only get in each other's way
 MOST_REMEMBERED = 20_000  # vectors in memory, some 16 MB
 MOST_VECTORS = 500_000  # kept of one model, some 400 MB of 384 numbers each
-TOGETHER = 256  # new vectors that are written to the disk at once, unless no text is waiting
 
 _PATIENCE = 60.0  # seconds to wait for another process that writes
 _UNIT = 0.01  # how far from 1 the length of a sound vector may be; rounding is a tenth of that
@@ -54,10 +53,7 @@ def default_vectors_path() -> Path | None:
 
 
 class VectorStore:
-    """Vectors of one model by their text, for any number of threads and processes.
-
-    A SQLite file, opened for each call: nothing is held that a fork or a thread could not share.
-    """
+    """Vectors of one model by their text, in an SQLite file; for several threads and processes."""
 
     def __init__(
         self, folder: Path, *, mark: str, dimensions: int = 0, most: int = MOST_VECTORS
@@ -65,6 +61,22 @@ class VectorStore:
         self.path = folder / f"{_key(mark).hex()[:16]}.sqlite"
         self.dimensions = dimensions
         self._most = most
+        self._begin()
+        renew_in_child(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+
+    def after_fork(self) -> None:
+        abandon(self._db)
+        self._begin()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+            self._db = None
 
     def find(self, texts: Sequence[str]) -> dict[str, Vector]:
         """Return text -> vector for stored texts. Blocks."""
@@ -85,7 +97,7 @@ class VectorStore:
         return Vector(values, row[0]) if len(values) == self.dimensions else None
 
     def keep(self, vectors: Iterable[tuple[str, Vector]]) -> None:
-        """Keep vectors of texts: once this returns, they are on the disk. Blocks."""
+        """Keep vectors of texts: once this returns, they outlive the process. Blocks."""
         rows = [
             (_key(text), each.tokens, np.asarray(each.values, "<f2").tobytes())
             for text, each in vectors
@@ -99,18 +111,24 @@ class VectorStore:
             db.executemany(add, rows)
             drop = "DELETE FROM vectors WHERE number <= (SELECT max(number) FROM vectors) - ?"
             db.execute(drop, (self._most,))
-            db.execute("COMMIT")
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        """The connection, in which a transaction that was begun ends with the block."""
         try:
-            connected = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
-            with closing(connected) as db:
-                db.execute(
-                    "CREATE TABLE IF NOT EXISTS vectors "
-                    "(number INTEGER PRIMARY KEY, key BLOB UNIQUE, tokens INTEGER, vector BLOB)"
-                )
-                yield db
+            with self._lock:
+                if self._db is None:
+                    self._db = sqlite3.connect(
+                        self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+                    )
+                    self._db.execute("PRAGMA journal_mode = WAL")
+                    self._db.execute("PRAGMA synchronous = NORMAL")
+                    self._db.execute(
+                        "CREATE TABLE IF NOT EXISTS vectors "
+                        "(number INTEGER PRIMARY KEY, key BLOB UNIQUE, tokens INTEGER, vector BLOB)"
+                    )
+                with self._db:
+                    yield self._db
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise OSError(errno.EIO, str(error), str(self.path)) from error
 
@@ -186,7 +204,6 @@ class Encoder:
         self._lock = threading.Lock()
         self._waiting: dict[str, list[_Call]] = {}
         self._new: list[str] = []
-        self._unwritten: list[tuple[str, Vector]] = []
         self._engine: Engine | None = None
         self._reader = ThreadPoolExecutor(1, "mcranker-encoder")
         self._workers = ThreadPoolExecutor(self._threads, "mcranker-encoder")
@@ -228,7 +245,7 @@ class Encoder:
         )
 
     def release(self, *, wait: bool = False) -> None:
-        """One user less; after the last one the threads end, and what is new is written."""
+        """One user less; after the last one the threads end."""
         with _encoders.lock:
             self.users -= 1
             if self.users > 0:
@@ -243,7 +260,8 @@ class Encoder:
         self._reader.shutdown(wait=wait)
 
     def _end(self) -> None:
-        self._write()
+        if self._store is not None:
+            self._store.close()
         engine, self._engine = self._engine, None
         if (close := getattr(engine, "close", None)) is not None:
             close()
@@ -287,19 +305,15 @@ class Encoder:
             self._fail(texts, error)
             return
         encoded = dict(zip(texts, vectors, strict=True))
-        if self._paid:
-            self._keep(encoded.items())
         with self._lock:
-            calls = {text: self._waiting.get(text, ()) for text in texts}
-            kept = [text for text in texts if any(call.keep for call in calls[text])]
+            waiting = {text: self._waiting.get(text, ()) for text in texts}
+        kept = [each for each in texts if self._paid or any(x.keep for x in waiting[each])]
+        try:
+            if (store := self._store) is not None:
+                store.keep((text, encoded[text]) for text in kept)
+        except OSError as error:
+            self._without_store(error)
         self._settle(encoded, known=False, usage=usage)
-        if self._paid or self._store is None:
-            return
-        with self._lock:
-            self._unwritten += [(text, encoded[text]) for text in kept]
-            write = len(self._unwritten) >= TOGETHER or not self._waiting
-        if write:
-            self._reader.submit(self._write)
 
     def _wanted(self, batch: Sequence[Tokens]) -> Sequence[Tokens]:
         """Those of a batch that a caller waits for; the others are forgotten."""
@@ -329,18 +343,6 @@ class Encoder:
             return {}
         self.dimensions = self.dimensions or store.dimensions
         return found
-
-    def _write(self) -> None:
-        with self._lock:
-            vectors, self._unwritten = self._unwritten, []
-        self._keep(vectors)
-
-    def _keep(self, vectors: Iterable[tuple[str, Vector]]) -> None:
-        try:
-            if (store := self._store) is not None:
-                store.keep(vectors)
-        except OSError as error:
-            self._without_store(error)
 
     def _without_store(self, error: OSError) -> None:
         store, self._store = self._store, None

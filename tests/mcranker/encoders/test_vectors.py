@@ -76,6 +76,7 @@ def test_a_file_that_cannot_be_used_is_an_error_of_the_disk(
 ) -> None:
     held = store(folder)
     keep(held, [1])
+    held.close()
     damage(held.path)
     with pytest.raises(OSError, match=held.path.name):
         held.find(["1"])
