@@ -177,7 +177,7 @@ class Ranking(RankingRecord):
         grades: Mapping[str, int] | None = None,
         file: TextIO | None = None,
     ) -> None:
-        """Print the inspection for a terminal: the team, all scores, agreement, what it took.
+        """Print the ranking for a terminal: the team in short, all scores, agreement, what it took.
 
         Args:
             top: passages in the table.

@@ -19,11 +19,11 @@ from mcranker.cli.invocation import Invocation, run_loop
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import DONE, MISSING_SCORES, print_line
 from mcranker.cli.progress import QueryTracker, fetch_models, showing
-from mcranker.cli.results import show_ranking
 from mcranker.cli.verb import Verb
 from personas.console import numbers, print_page, table
 from personas.format import counted
 from personas.report.screen import clipped
+from personas.report.terminal import show_ranking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,7 +107,7 @@ def _show(
     shown = max(rankings, key=gain)
     said = "The query that the team helps most" if gain(shown) > 0 else "The first query"
     console.print(Text(f"\n{said}:"))
-    show_ranking(console, shown, top=10)
+    show_ranking(console, shown, shown, top=10)
     grades = qrels[shown.query.id]
     best, some = (
         ", ".join(doc_id for doc_id in shown.ids if grades.get(doc_id, 0) == grade)

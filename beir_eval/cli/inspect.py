@@ -25,7 +25,7 @@ from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from personas.report.inspection import inspection_dict
 from personas.report.screen import clipped
-from personas.report.terminal import find_hit, show_inspection
+from personas.report.terminal import find_hit, show_passage, show_ranking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +53,10 @@ def _inspect(ctx: click.Context) -> int:
     hits = chosen.hits if passage is None else (find_hit(chosen, passage),)
     if given["output"] == "json":
         return print_json(inspection=inspection_dict(chosen, hits))
-    print_page(lambda console: show_inspection(console, chosen, top=given["top"], passage=passage))
+    if passage is None:
+        print_page(lambda console: show_ranking(console, chosen, hits, given["top"]))
+    else:
+        print_page(lambda console: show_passage(console, chosen, hits[0]))
     return DONE
 
 

@@ -21,13 +21,11 @@ from mcranker.cli.output import (
     saying_where,
 )
 from mcranker.estimate import Estimate
-from personas.console import letter, numbers, print_page, rendered, table
-from personas.format import counted, dollars, seconds, weight
+from personas.console import numbers, print_page, rendered, table
+from personas.format import counted, dollars
 from personas.io.atomic import write_whole
 from personas.ranking.usage import Usage
-from personas.report.screen import NOTE, Screen, clipped
-from personas.report.terminal import show_warnings
-from personas.report.terminal_passages import show_legend, show_missing, show_table
+from personas.report.terminal import show_ranking
 from personas.report.warnings import problems
 from personas.sanitize import json_text
 
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
 
     from mcranker.rankers import RankedQuery
     from mcranker.ranking import Ranking
-
-_MOST = 2000  # characters of a query, or of a line about a member
 
 
 class Results:
@@ -103,7 +99,7 @@ class Results:
 
     def _print(self, ranking: Ranking) -> None:
         def show(console: Console) -> None:
-            show_ranking(console, ranking, self._wanted["top"])
+            show_ranking(console, ranking, ranking, self._wanted["top"])
 
         match self._wanted["output"]:
             case "json":  # its hits are those that top_n and min_relevance leave
@@ -145,54 +141,6 @@ class Results:
         if found := keep(name, write, self._ledger):
             self.unwritten = True
             self._errors.append(found.entry)
-
-
-def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
-    """The team in short, the first `top` hits, warnings, and what it took."""
-    screen, team = Screen(console), ranking.team
-    screen.words(clipped(ranking.query.text, _MOST), "bold")
-    for place, member in enumerate(team.members if team else ()):
-        text = Text(f"  {letter(place)}  ").append(clipped(member.name, _MOST), style="cyan")
-        if team and member.name in team.shares:
-            text.append(f" counts {weight(team.shares[member.name])}")
-        if why := member.persona.reason or member.persona.description:
-            text.append(f": {clipped(why, _MOST)}", style=NOTE)
-        screen.line(text)
-        if member.rubric:
-            listed = (f"{clipped(x.name, 200)} {weight(x.weight)}" for x in member.rubric.criteria)
-            screen.words(", ".join(listed), indent=5)
-    screen.line()
-    hits = ranking[:top]
-    if hits:
-        show_table(screen, ranking, hits)
-        if rest := len(ranking) - len(hits):
-            screen.words(f"{rest:,} more; --top {len(ranking)} shows all", NOTE)
-        show_legend(screen, ranking)
-    else:
-        screen.words("no passages", NOTE)
-    screen.line()
-    show_warnings(screen, ranking)
-    if left_out := len(ranking.passages) - len(ranking.dropped) - len(ranking):
-        limits = {name: ranking.config.get(name) for name in ("min_relevance", "top_n")}
-        given = " and ".join(f"{k}={v:g}" for k, v in limits.items() if v is not None)
-        screen.words(f"{counted(left_out, 'passage')} left out by {given}", NOTE)
-    screen.words(_taken(ranking), NOTE)
-    show_missing(screen, ranking)
-
-
-def _taken(ranking: Ranking) -> str:
-    usage, reused = ranking.usage, ranking.reused.calls
-    cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
-    parts = [
-        counted(usage.calls, "call"),
-        f"{counted(reused, 'answer')} from the ledger" if reused else "",
-        f"{counted(usage.input_tokens, 'token')} in{cached}",
-        f"{usage.output_tokens:,} out",
-        dollars(ranking.cost) if ranking.cost != 0 else "",
-        seconds(ranking.seconds["total"]),
-        *dict.fromkeys(clipped(name, 200) for name in ranking.models.values()),
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def show_estimate(ctx: click.Context, estimate: Estimate) -> int:

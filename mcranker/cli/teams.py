@@ -18,23 +18,19 @@ from mcranker.cli.output import DONE, ERROR, Failure, keep, present, print_json,
 from mcranker.cli.progress import QueryTracker, fetch_models, live_is_wanted, showing
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.rankers.judge import MCRanker
-from personas import Member, Persona, Rubric, Team, dumps, library
+from personas import Team, dumps, library
 from personas.console import names, numbers, table
 from personas.files import FORMATS, check_file, edited_names, find, kind, weight_notes
-from personas.format import counted, weight
+from personas.format import counted
 from personas.io.atomic import write_whole
-from personas.provenance import edited, origin
 from personas.ranking.types import Query
-from personas.report.screen import NOTE, Screen
+from personas.report.terminal import show_record
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mcranker.events import Event
-    from personas.files import Record
-
-_BAR = 16  # columns of a weight of 100%
 
 
 def _recruit(ctx: click.Context) -> int:
@@ -162,62 +158,6 @@ def _check(ctx: click.Context) -> int:
     if bad:
         say(f"error: {message}")
     return code
-
-
-def show_record(console: Console, record: Record) -> None:
-    """Show a team, member, persona or rubric in full."""
-    screen = Screen(console)
-    match record:
-        case Team():
-            for text in filter(None, (record.name, record.query)):
-                screen.words(plain(text), "bold")
-            if record.description:
-                screen.words(plain(record.description))
-            locked = ", locked: nothing is recruited or rewritten" if record.locked else ""
-            members = counted(len(record.members), "member")
-            screen.words(f"{members}, digest {record.digest}{locked}", NOTE)
-            for member in record.members:
-                screen.line()
-                _show_member(screen, member, record.shares.get(member.name))
-        case Member():
-            _show_member(screen, record)
-        case Persona():
-            _show_persona(screen, record, Text(plain(record.name), style="bold cyan"))
-        case Rubric():
-            _show_rubric(screen, record)
-
-
-def _show_member(screen: Screen, member: Member, share: float | None = None) -> None:
-    title = Text(plain(member.name), style="bold cyan")
-    if share is not None:
-        title.append(f"  counts {weight(share)}", style="not bold")
-    style = "not bold yellow" if edited(member) else "not bold dim"
-    _show_persona(screen, member.persona, title.append(f"  {origin(member)}", style=style))
-    if member.rubric is None:
-        screen.line("no criteria", NOTE)
-    else:
-        _show_rubric(screen, member.rubric)
-
-
-def _show_persona(screen: Screen, persona: Persona, title: Text) -> None:
-    screen.words(title)
-    topics = ", ".join(persona.topics)
-    labelled = {"": persona.description, "why: ": persona.reason, "topics: ": topics}
-    for label, said in labelled.items():
-        if said:
-            screen.words(Text(label, style=NOTE).append(plain(said), style="not dim"))
-
-
-def _show_rubric(screen: Screen, rubric: Rubric) -> None:
-    if rubric.reason:
-        screen.words(plain(rubric.reason))
-    for criterion in rubric.criteria:
-        line = screen.bar(criterion.weight / 100, _BAR)
-        line.append(f" {weight(criterion.weight):>5}  ", style="not cyan")
-        line.append(plain(criterion.name), style="bold not cyan")
-        screen.words(line, hang=_BAR + 8)
-        if criterion.description:
-            screen.words(plain(criterion.description), indent=_BAR + 8)
 
 
 out = partial(flag, section="Output")

@@ -24,8 +24,8 @@ def test_rank_prints_team_scores_and_movement(run: Run, docs: Path) -> None:
     assert "Worried [bold]parent: they ask" in result.stdout
     rows = [line.split() for line in page if line.strip()[:1].isdigit()]
     # Three personas, each giving the length of the id: 3 * 4 and 3 * 2.
-    assert rows[0] == ["1", "bbbb", "12", "4", "4", "4", "2", "▲1", "0.00", "T", "|", "two"]
-    assert rows[1] == ["2", "aa", "6", "2", "2", "2", "1", "▼1", "0.00", "one"]
+    assert rows[1] == ["1", "bbbb", "12", "4", "4", "4", "2", "▲1", "0.00", "T", "|", "two"]
+    assert rows[2] == ["2", "aa", "6", "2", "2", "2", "1", "▼1", "0.00", "one"]
     assert ["10", "calls,"] in [row[:2] for row in rows]
     assert result.stderr == (
         "mcranker: for a page that shows why, rank again with --report why.html; answers are kept\n"

@@ -10,7 +10,7 @@ from rich.console import Console
 from mcranker import RankGPTRanker, Ranking, SetwiseRanker
 from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
-from personas.report.terminal import show_inspection
+from personas.report.terminal import find_hit, show_passage, show_ranking
 from tests.support.comparing import TEAM, by_orders, comparing, comparing_team
 from tests.support.inspection_report import Page
 
@@ -47,9 +47,11 @@ def alone() -> Ranking:
 
 def terminal(ranking: Ranking, passage: int | None = None) -> str:
     file = io.StringIO()
-    show_inspection(
-        Console(file=file, width=120), RankingRecord.of(ranking.to_dict()), passage=passage
-    )
+    console, record = Console(file=file, width=120), RankingRecord.of(ranking.to_dict())
+    if passage is None:
+        show_ranking(console, record, record.hits, 20)
+    else:
+        show_passage(console, record, find_hit(record, passage))
     return file.getvalue()
 
 

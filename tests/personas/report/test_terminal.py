@@ -12,7 +12,7 @@ from rich.console import Console
 
 from personas.errors import PersonasError
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
-from personas.report.terminal import find_hit, show_inspection
+from personas.report.terminal import find_hit, show_passage, show_ranking
 from tests.personas.ranking.test_inspection import FOUR, hit, stored
 
 OTHER = OtherRanking("DIRECT(0,10)", 10.0, {"d1": OtherPlace(1, 8.0), "d3": OtherPlace(2, None)})
@@ -42,11 +42,14 @@ def page(
     **options: Any,
 ) -> str:
     """What is printed, escape sequences and all."""
-    wanted = {name: options.pop(name) for name in ("top", "passage") if name in options}
+    passage = options.pop("passage", None)
     file = io.StringIO()
     console = Console(file=file, width=width, **options)
     inspection = RankingRecord.of(data).beside(grades=grades, other=other)
-    show_inspection(console, inspection, **wanted)
+    if passage is None:
+        show_ranking(console, inspection, inspection.hits, 20)
+    else:
+        show_passage(console, inspection, find_hit(inspection, passage))
     return file.getvalue()
 
 
@@ -63,11 +66,7 @@ def rows(text: str) -> list[list[str]]:
 def test_query_and_team() -> None:
     found = lines(page(four(), 110))
     assert found[:2] == ["best masks", "query q1, 4 passages, ranked by mcranker, ensemble sum"]
-    start = found.index("A Virologist recruited by the model")
-    assert found[start + 1 : start + 3] == ["A Virologist.", "Why: Why Virologist."]
-    # 60% of a bar of 20 columns are 12 of them.
-    assert found[start + 3] == f"60% {'━' * 12} Efficacy In full."
-    assert found[start + 4] == f"40% {'━' * 8} Safety In full."
+    assert found[2:4] == ["A Virologist: Why Virologist.", "Efficacy 60%, Safety 40%"]
     assert "locked" not in "".join(found)
 
 
@@ -76,9 +75,9 @@ def test_a_locked_team_and_what_a_person_wrote() -> None:
     bare = member("Editor", rubric=None)
     team = {"members": [human, bare, member("Virologist")], "name": "Masks", "locked": True}
     found = lines(page(stored([], team=team), 60))
-    assert "Team Masks locked: used as it was" in found
-    assert "A Nurse added by a person" in found
-    assert "Judges without written criteria." in found
+    assert "team Masks, locked: used as it was" in found
+    assert "A Nurse, added by a person: Why Nurse." in found
+    assert "judges without written criteria" in found
 
 
 def test_every_number_of_the_ranking_is_there() -> None:
