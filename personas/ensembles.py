@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
     Matrix: TypeAlias = NDArray[np.float64]
 
-HIGHEST_SCORE = (2 - 2**-23) * 2.0**127
-"""The largest score, of either sign: of single precision, as TREC runs hold."""
-
-RRF_K = 60
-"""Of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
+HIGHEST_SCORE = (2 - 2**-23) * 2.0**127  # of either sign: single precision, as TREC runs hold
+RRF_K = 60  # of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
 
 MissingPolicy = Literal["mean_of_team", "lowest", "constant"]
 """Substitutes for a missing score; a ranker may also refuse to go on without it (``fail``)."""
@@ -182,8 +179,7 @@ class Rule:
         if not (self.top and scored.any()):
             return found
         filled = self.filled(values[scored])
-        weighed = self.weigh(filled) if self.weights else filled
-        means = score_sum(weighed) / max(filled.shape[1], 1) / self.top
+        means = score_sum(self.weigh(filled)) / max(filled.shape[1], 1) / self.top
         if assessed is not None:
             given = assessed[scored]
             instead = means
@@ -209,11 +205,9 @@ class Rule:
 
         if not values.size:
             return np.zeros(len(values))
-        filled = self.filled(values)
-        if self.weights:
-            if self.weights_problem:
-                raise PersonasError(self.weights_problem)
-            filled = self.weigh(filled)
+        if self.weights_problem:
+            raise PersonasError(self.weights_problem)
+        filled = self.weigh(self.filled(values))
         options = {"rank_ties": self.rank_ties} if self.ensemble.ranks else {}
         found = self.ensemble.combine(filled, **options)
         combined = np.asarray(found, dtype=np.float64)

@@ -24,17 +24,14 @@ from personas.format import counted
 from personas.io import lines
 from personas.io.atomic import write_whole
 from personas.io.rankings import saved_team
-from personas.provenance import edited
 from personas.schema import Criterion, Member, Persona, Rubric, Team, scaled_weights
 
 M = TypeVar("M", bound=BaseModel)
 Record: TypeAlias = Team | Member | Rubric | Persona
-"""Content of a file."""
-Place: TypeAlias = "tuple[str | int, ...]"
-"""Keys and, counted from 0, items that lead to a value of a document."""
+Place: TypeAlias = "tuple[str | int, ...]"  # keys and items, from 0, that lead to a value
 
+# Errors of PyYAML where a tag such as ``!!bool`` does not fit its value.
 _BAD_TAGS = (AttributeError, IndexError, KeyError, TypeError)
-"""Errors of PyYAML where a tag such as ``!!bool`` does not fit its value."""
 # Line ends of Unicode's own, and characters that are not seen but change what is: they reorder
 # the text, or steer a terminal.
 _UNSEEN = re.compile(
@@ -42,18 +39,9 @@ _UNSEEN = re.compile(
     "\\U000e0000-\\U000e007f]"
 )
 FORMATS = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
-"""Suffix of a file -> its format."""
-
-LARGEST = 1_000_000
-"""Bytes that a file may have; a team of 20 with ten long criteria each has 100,000."""
-
-MOST_VALUES = 20_000
-"""Keys and values that a YAML file may hold; a team of 20 with ten criteria each has 2,000."""
-
-DEEPEST = 50
-"""Levels of lists and mappings in a YAML file; a team has 6."""
-
-_NAMES = {Team: "team", Member: "member", Rubric: "rubric", Persona: "persona"}
+LARGEST = 1_000_000  # bytes; a team of 20 with ten long criteria each has 100,000
+MOST_VALUES = 20_000  # keys and values of YAML; a team of 20 with ten criteria each has 2,000
+DEEPEST = 50  # levels of lists and mappings in YAML; a team has 6
 _KINDS: dict[str, type[Record]] = {
     "members": Team,
     "persona": Member,
@@ -182,15 +170,7 @@ class CheckedFile:
 
 
 def find(name: str) -> Record:
-    """Return the content of a file, or the member or team of the library of this name.
-
-    Args:
-        name: a file, if it ends as one or is there. Names of the library may be written as
-            people do, such as ``NLP scientist``.
-
-    Raises:
-        SchemaError: the file is not valid, or the library has nothing of that name.
-    """
+    """Return the content of a file, or the member or team of the library of this name."""
     path = Path(name)
     if path.suffix.lower() in FORMATS or os.path.exists(path):  # noqa: PTH110
         return load_any(path)
@@ -207,18 +187,6 @@ def find(name: str) -> Record:
         else "see 'personas list', or name a file that ends in .yaml, .yml or .json"
     )
     raise SchemaError(f"the library has no member and no team {name!r}; {hint}")
-
-
-def kind(record: Record) -> str:
-    """``team``, ``member``, ``rubric`` or ``persona``."""
-    return _NAMES[type(record)]
-
-
-def edited_names(record: Record) -> list[str]:
-    """The names of the members that a person edited."""
-    members = record.members if isinstance(record, Team) else ()
-    each_of = (record,) if isinstance(record, Member) else members
-    return [member.name for member in each_of if edited(member)]
 
 
 def check_file(path: Path) -> CheckedFile:

@@ -15,12 +15,9 @@ from personas.ranking.record import RankingRecord
 from personas.ranking.types import WeakJudge, judge_note
 from personas.schema import Team
 
-DEPTH = 10
-"""Ranks that count: nDCG is nDCG@10."""
-MOST_NAME = 200
-MOST_TEXT = 300
-SIGNIFICANT = 0.05
-"""Corrected p-values below it are significant."""
+DEPTH = 10  # ranks that count: nDCG is nDCG@10
+MOST_NAME, MOST_TEXT = 200, 300  # characters
+SIGNIFICANT = 0.05  # corrected p-values below it are significant
 
 
 @dataclass(frozen=True, slots=True)

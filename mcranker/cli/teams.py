@@ -18,11 +18,12 @@ from mcranker.cli.output import DONE, ERROR, Failure, keep, present, print_json,
 from mcranker.cli.progress import QueryTracker, fetch_models, live_is_wanted, showing
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.rankers.judge import MCRanker
-from personas import Team, dumps, library
+from personas import Member, Team, dumps, library
 from personas.console import names, numbers, table
-from personas.files import FORMATS, check_file, edited_names, find, kind, weight_notes
+from personas.files import FORMATS, Record, check_file, find, weight_notes
 from personas.format import counted
 from personas.io.atomic import write_whole
+from personas.provenance import edited
 from personas.ranking.types import Query
 from personas.report.terminal import show_record
 from personas.sanitize import plain
@@ -123,8 +124,8 @@ def _show(ctx: click.Context) -> int:
     entries = [
         {
             "source": name,
-            "kind": kind(record),
-            "edited": edited_names(record),
+            "kind": type(record).__name__.lower(),
+            "edited": [each.name for each in _members_of(record) if edited(each)],
             "record": record.model_dump(mode="json", exclude_defaults=True),
         }
         for name, record in found
@@ -138,6 +139,12 @@ def _show(ctx: click.Context) -> int:
             show_record(console, record)
 
     return present(ctx, show, records=entries)
+
+
+def _members_of(record: Record) -> Iterable[Member]:
+    if isinstance(record, Team):
+        return record.members
+    return (record,) if isinstance(record, Member) else ()
 
 
 def _check(ctx: click.Context) -> int:

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -68,9 +68,7 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def replacing_folder(
-    path: str | os.PathLike[str], *, unless: Callable[[], bool] = lambda: False
-) -> Iterator[Path]:
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """An empty folder to fill; at the end it takes the place of `path`, unless an error comes."""
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -80,8 +78,6 @@ def replacing_folder(
         with _naming(part, path, "; what was there is untouched"):
             new.mkdir(parents=True)
             yield new
-            if unless():
-                return
             if target.exists():
                 target.rename(old)
             try:
@@ -110,10 +106,7 @@ def _naming(part: Path, path: str | os.PathLike[str], note: str = "") -> Iterato
         yield
     except OSError as error:
         named = error.filename
-        if named is None:
-            ours = error.errno in _WRITING_FAILED
-        else:
-            ours = isinstance(named, str) and Path(named).is_relative_to(part)
-        if not ours:
+        ours = isinstance(named, str) and Path(named).is_relative_to(part)
+        if not ours and (named is not None or error.errno not in _WRITING_FAILED):
             raise
         raise OSError(error.errno, f"{error.strerror}{note}", os.fspath(path)) from error

@@ -22,20 +22,12 @@ import orjson
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-LONGEST_LINE = 64_000_000
-"""Bytes of a line that holds one passage, one query, or one entry of a run."""
-
-LONGEST_RANKING = 1_000_000_000
-"""Bytes of a line that holds a whole ranking, and of a JSON document on many lines."""
-
-MOST_UNPACKED = 100
-"""Bytes that come out of one packed byte, at most; not looked at up to `LONGEST_LINE` in all."""
-
+LONGEST_LINE = 64_000_000  # bytes of one passage, one query, or one entry of a run
+LONGEST_RANKING = 1_000_000_000  # bytes of a whole ranking, and of JSON on many lines
+MOST_UNPACKED = 100  # bytes out of one packed byte; not looked at up to `LONGEST_LINE` in all
 STDIN = "-"
 
-Source: TypeAlias = "str | Traversable"
-"""A file, or ``"-"`` for standard input."""
-
+Source: TypeAlias = "str | Traversable"  # a file, or `STDIN`
 _PIECE = 1 << 20
 
 
@@ -73,14 +65,15 @@ def read_lines(
             if len(content) > longest:
                 raise error(f"{place}: the line is longer than {megabytes(longest)}; {too_long}")
             # What was read so far is no more than the file has: a bomb shows at its beginning.
-            if packed and is_bomb(packed.tell(), offset + len(content)):
+            unpacked = offset + len(content)
+            if packed and unpacked > max(LONGEST_LINE, MOST_UNPACKED * packed.tell()):
                 raise error(
-                    f"{name}: more than {megabytes(offset + len(content))} come out of "
+                    f"{name}: more than {megabytes(unpacked)} come out of "
                     f"{megabytes(packed.tell())}, over {MOST_UNPACKED} times as much; if it is "
                     "right, unpack it with gunzip"
                 )
             yield Line(place, offset, content)
-            offset += len(content)
+            offset = unpacked
 
 
 def read_texts(
@@ -110,15 +103,10 @@ def read_records(
 ) -> Iterator[tuple[Line, dict[str, Any]]]:
     """Every line and the object in it, with texts under these keys."""
     for line in read_lines(source, error, longest=LONGEST_RANKING):
-        yield line, record(line, error, *keys)
-
-
-def record(line: Line, error: type[Exception], *keys: str) -> dict[str, Any]:
-    """The object in a line, with texts under these keys; `error` if there is none."""
-    found = parsed(line.content, [line.place], error, "; bring back the whole file")
-    if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in keys):
-        raise error(f"{line.place}: no record: it needs texts under {', '.join(keys)}")
-    return found
+        found = parsed(line.content, [line.place], error, "; bring back the whole file")
+        if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in keys):
+            raise error(f"{line.place}: no record: it needs texts under {', '.join(keys)}")
+        yield line, found
 
 
 def read_whole(
@@ -218,11 +206,6 @@ def named(source: Source) -> str:
 def megabytes(size: int) -> str:
     """A limit in bytes as messages name it: ``64 MB``."""
     return f"{size / 1_000_000:,.4g} MB" if size >= 1_000_000 else f"{size:,} bytes"
-
-
-def is_bomb(packed: int, unpacked: int) -> bool:
-    """True if far more bytes came out of a packed file than text would."""
-    return unpacked > max(LONGEST_LINE, MOST_UNPACKED * packed)
 
 
 @contextmanager
