@@ -273,7 +273,11 @@ class Encoder:
         if not texts:
             return
         try:
-            known = self._known(texts)
+            known = dict[str, Vector]()
+            with self._without_store_if_damaged():
+                if (store := self._store) is not None:
+                    known = store.find(texts)
+                    self.dimensions = self.dimensions or store.dimensions
             self._settle(known, known=True)
             unknown = [text for text in texts if text not in known]
             if not unknown:
@@ -308,11 +312,9 @@ class Encoder:
         with self._lock:
             waiting = {text: self._waiting.get(text, ()) for text in texts}
         kept = [each for each in texts if self._paid or any(x.keep for x in waiting[each])]
-        try:
+        with self._without_store_if_damaged():
             if (store := self._store) is not None:
                 store.keep((text, encoded[text]) for text in kept)
-        except OSError as error:
-            self._without_store(error)
         self._settle(encoded, known=False, usage=usage)
 
     def _wanted(self, batch: Sequence[Tokens]) -> Sequence[Tokens]:
@@ -333,26 +335,19 @@ class Encoder:
                 model=self.name,
             )
 
-    def _known(self, texts: Sequence[str]) -> dict[str, Vector]:
-        if (store := self._store) is None:
-            return {}
+    @contextmanager
+    def _without_store_if_damaged(self) -> Iterator[None]:
         try:
-            found = store.find(texts)
+            yield
         except OSError as error:
-            self._without_store(error)
-            return {}
-        self.dimensions = self.dimensions or store.dimensions
-        return found
-
-    def _without_store(self, error: OSError) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            _log.warning(
-                "the vectors in %r cannot be used (%s), so texts are encoded again; make room, "
-                "delete a damaged file, or name another folder by MCRANKER_VECTORS",
-                str(store.path.parent),
-                error,
-            )
+            store, self._store = self._store, None
+            if store is not None:
+                _log.warning(
+                    "the vectors in %r cannot be used (%s), so texts are encoded again; make "
+                    "room, delete a damaged file, or name another folder by MCRANKER_VECTORS",
+                    str(store.path.parent),
+                    error,
+                )
 
     def _settle(
         self, vectors: dict[str, Vector], *, known: bool, usage: Usage | None = None

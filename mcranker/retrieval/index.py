@@ -49,14 +49,9 @@ By = Literal["bm25", "dense"]
 Vectors: TypeAlias = NDArray[np.float32]
 Scored: TypeAlias = list[tuple[str, float]]
 
-BATCH = 512
-"""Chunks that are embedded at a time, and written; of a longer document, all of its chunks."""
-
+BATCH = 512  # chunks that are embedded and written at a time; of a longer document, all
 SECONDS = 0.5  # after which a batch ends, so that an interrupt is heard
-DAYS, BYTES = 30, 5_000_000_000
-"""An index in the cache that was not used for so long is removed, and the oldest of more bytes in
-all; but none that was used within a day."""
-
+DAYS, BYTES = 30, 5_000_000_000  # unused, and in all, of what is kept in the cache
 VERSION = 3  # the form of an index, and of the chunks in it
 PATIENCE = 60.0  # seconds to wait for another process that writes
 MOST_WORDS = 1_000  # different words of a query that are searched for; the rest is left out
