@@ -81,14 +81,14 @@ def fence(passage: str, *, query: str) -> Own:
     return Own(f"<<<{token}\n{passage}\n{token}>>>")
 
 
-def marker(passage: str, *, query: str) -> str:
+def marker(passage: str, *, query: str) -> Own:
     """Eight hexadecimal digits for markers around the passage, which does not contain them."""
     salt = 0
     while True:
         digest = hashlib.sha256(f"{salt}\0{query}\0{passage}".encode(errors="surrogatepass"))
         token = digest.hexdigest()[:_TOKEN_LENGTH]
         if token not in passage:
-            return token
+            return Own(token)
         salt += 1
 
 
