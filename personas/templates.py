@@ -26,7 +26,6 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from personas.errors import PromptError
 from personas.files import read_text
-from personas.format import with_article
 from personas.untrusted import Cleaner, Own, marker, without_tokens
 
 Role = Literal["system", "user", "assistant"]
@@ -100,6 +99,11 @@ _BEGINNING = re.compile(r"\s*([^{]*)(?:\{\{\s*(number)\s*\}\}([^{]?))?")
 _LETTERS = re.compile(r"[^\W\d_]{3}")
 _PLAIN = re.compile(r"\{\{ *([A-Za-z_]\w*) *\}\}", re.ASCII)
 _JINJA_ONLY = re.compile(r"\{[{%#]|\r|\n\Z")
+_WORD = re.compile(r"[^\W\d_]+")
+_SPELLED = re.compile(r"[A-Z]{1,3}|[B-DF-HJ-NP-TV-Z]+")
+_VOWEL_IN_SPEECH = re.compile(
+    r"(?!eu|uni(?!n|d|m)|u[kstr][aeiou]|ukr|one|once)[aeiou]|heir|honest|hono|hour", re.IGNORECASE
+)
 _OPEN = Own("\0")
 
 
@@ -190,6 +194,14 @@ def _filler(text: str) -> Callable[[Mapping[str, str]], str]:
 @cache
 def _names(text: str) -> frozenset[str]:
     return frozenset(meta.find_undeclared_variables(_JINJA.parse(text)))
+
+
+def with_article(name: str) -> str:
+    """``a nurse``, ``an NLP scientist``, by how the first word sounds."""
+    word = next(iter(_WORD.findall(name)), "")
+    spelled = _SPELLED.fullmatch(word)  # letter by letter: "en-el-pee"
+    vowel = word[0] in "AEFHILMNORSX" if spelled else _VOWEL_IN_SPEECH.match(word)
+    return f"{'an' if vowel else 'a'} {name}"
 
 
 class PromptSet:

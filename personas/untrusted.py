@@ -58,6 +58,7 @@ _ENTRIES = (
     r"Expert \d{1,4},",
     r"(?:(?<=\#)|(?<=\#\s))(?:Instruction|Response|Input)\b",
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TOKEN_LENGTH = 8
 _PIECE = 50_000  # characters
 
@@ -79,6 +80,13 @@ def fence(passage: str, *, query: str) -> Own:
     passage = without_tokens(passage)
     token = marker(passage, query=query)
     return Own(f"<<<{token}\n{passage}\n{token}>>>")
+
+
+def encodable(text: str) -> str:
+    """`text` as UTF-8 can carry it: surrogate pairs joined, lone halves replaced by U+FFFD."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def marker(passage: str, *, query: str) -> Own:

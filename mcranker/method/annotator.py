@@ -15,8 +15,8 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.logs import safe_logger
+from mcranker.method.ask import Rows
 from mcranker.method.session import Session
-from mcranker.replies.judge_health import Rows
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
 from mcranker.replies.scoring import Scoring

@@ -15,11 +15,11 @@ from mcranker.errors import ConfigError, FormNotKept, ModelError
 from mcranker.events import PassageAssessed, PassageScored, RubricWritten, TeamRecruited
 from mcranker.llm.limits.retries import DOWN
 from mcranker.method.annotator import Annotator, Scores, missing_score
+from mcranker.method.ask import Rows
 from mcranker.method.batch_judge import BatchJudge
 from mcranker.method.questions import TypedQuestions
 from mcranker.method.recruiter import recruit
 from mcranker.method.session import Session
-from mcranker.replies.judge_health import Rows
 from mcranker.replies.read import read_score
 from mcranker.replies.schemas import integer_schema
 from mcranker.runtime.actor import Actor

@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit, Event
-from mcranker.llm.chat import ChatModel, ChatReply, PassageStatistics, Tag
+from mcranker.llm.chat import ChatModel, ChatReply, PassageStatistics, Tag, tokenizer_of
 from mcranker.llm.models import Models
-from mcranker.llm.wrapper import tokenizer_of
-from mcranker.method.ask import ReplyForm, ask
+from mcranker.method.ask import Form, ReplyForm, ask
 from mcranker.method.team_plan import TeamPlan
-from mcranker.replies.judge_health import Form
 from personas import Member, PromptSet, Rubric
 from personas.ensembles import distinct
 from personas.ranking.types import Passage, Query

@@ -48,16 +48,8 @@ from mcranker.logs import safe_logger
 from mcranker.method.session import Job, Memory
 from mcranker.method.team_plan import TeamPlan, TeamSpec, as_team
 from mcranker.ranking import Ranking, check_first_stage, in_order
-from mcranker.runtime.bridge import Bridge
-from mcranker.runtime.service import (
-    Service,
-    Stream,
-    check_loop,
-    dispatch,
-    each_of,
-    named,
-    note_failure,
-)
+from mcranker.runtime.bridge import Bridge, check_loop
+from mcranker.runtime.service import Service, Stream, dispatch, each_of, named, note_failure
 from mcranker.tracing import ranking_span
 from personas import PromptSet
 from personas.errors import shown

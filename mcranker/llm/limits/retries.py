@@ -12,9 +12,8 @@ from dataclasses import replace
 import anyio
 
 from mcranker.errors import ConnectionFailed, ModelError, RateLimited, ReplyError, RequestRejected
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Tag
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Tag, Wrapper
 from mcranker.llm.limits.rate_limiter import PATIENCE, RateLimiter, Slot
-from mcranker.llm.wrapper import Wrapper
 from mcranker.logs import safe_logger
 
 ATTEMPTS, ATTEMPTS_IN_OUTAGE = 6, 3  # tries in all; for a passage while nothing is answered
