@@ -122,7 +122,8 @@ async def _score(
         # It may have come already, and then nothing must begin.
         await anyio.lowlevel.checkpoint_if_cancelled()
         await session.prepare_texts()
-        await session.count_words()
+        if session.models.scoring.capabilities.statistics:
+            await session.count_words()
         async with task_group() as group:
             group.start_soon(ensembler.run)
             if ensembler.assessor is not None:

@@ -83,9 +83,10 @@ class Scoring(ABC):
         return ""
 
     def _take(self, prompts: PromptSet, name: str, **values: str) -> None:
-        turns = prompts[name].render(values)
-        self.instruction = next((turn.text for turn in turns if turn.role != "assistant"), "")
-        self.prefill = next((turn.text for turn in turns if turn.role == "assistant"), "")
+        texts: dict[bool, str] = {}
+        for turn in prompts[name].render(values):
+            texts.setdefault(turn.role == "assistant", turn.text)
+        self.instruction, self.prefill = texts.get(False, ""), texts.get(True, "")
 
 
 class IntegerScoring(Scoring):
