@@ -157,7 +157,13 @@ class Pace:
             if not self._probing:
                 self._closed_since = None
             if is_new and error is None:
-                self._grow(now - slot.started, in_flight)
+                seconds = now - slot.started
+                self._fastest = min(self._fastest, seconds)
+                if in_flight >= 0.9 * self.limit and seconds <= SLOW * self._fastest:
+                    self._rounds += 1.0 / self._size
+                    more = 1.0 if self._doubling else (1.0 + self._rounds // 3) / self._size
+                    self._size = min(self._most, self._size + more)
+                    self.limit = int(self._size)
         if self._ended >= max(8, self.limit):
             self._begin_round()
 
@@ -169,14 +175,6 @@ class Pace:
     def _begin_round(self) -> None:
         self._first = self.number
         self._started = self._ended = self._answered = self._bad = 0
-
-    def _grow(self, seconds: float, in_flight: int) -> None:
-        self._fastest = min(self._fastest, seconds)
-        if in_flight >= 0.9 * self.limit and seconds <= SLOW * self._fastest:
-            self._rounds += 1.0 / self._size
-            more = 1.0 if self._doubling else (1.0 + self._rounds // 3) / self._size
-            self._size = min(self._most, self._size + more)
-            self.limit = int(self._size)
 
     def _failed(self, now: float, *, refused: bool) -> None:
         self._bad += 1
