@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities, ChatReply, ReplySchema
@@ -18,14 +18,22 @@ from personas.ranking.types import Score
 from personas.registry import Registry
 from personas.untrusted import Own
 
-if TYPE_CHECKING:
-    from mcranker.config import RankerConfig
-
 TYPED_SCORINGS = ("integer", "expected", "per_criterion")
 """The schemes that answers to typed questions serve, see `mcranker.method.batch_judge`."""
 
 LEAST_MASS = 0.01
 """Probability that all labels of an answer have together, at least; what has less is missing."""
+
+
+class ScaleOptions(Protocol):
+    """The fields of `mcranker.RankerConfig` that a scheme reads."""
+
+    @property
+    def scale(self) -> int: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def all_labels(self) -> tuple[str, ...]: ...
 
 
 class Scoring(ABC):
@@ -56,7 +64,7 @@ class Scoring(ABC):
     labels: tuple[str, ...] = ()
     continuation: str = ""
 
-    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+    def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         self.config = config
         self.rubric = rubric
 
@@ -65,7 +73,7 @@ class Scoring(ABC):
         """Return the score in a reply, from 0 to `top`; `Unreadable` if it has another form."""
 
     @classmethod
-    def top(cls, config: RankerConfig) -> float:
+    def top(cls, config: ScaleOptions) -> float:
         """The highest score that one judge can give."""
         return len(config.labels) - 1 if config.labels else config.scale
 
@@ -84,7 +92,7 @@ class Scoring(ABC):
 class IntegerScoring(Scoring):
     """One integer a passage, 0 to k (the paper's)."""
 
-    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+    def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         super().__init__(config, prompts, rubric)
         self._take(prompts, "answer_integer", k=str(config.scale))
         self.schema = integer_schema("Score", config.scale)
@@ -99,7 +107,7 @@ class ExpectedScoring(Scoring):
 
     uses_labels = True
 
-    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+    def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         super().__init__(config, prompts, rubric)
         self.labels = config.all_labels
         self._take(prompts, "answer_label", labels=Own(", ".join(self.labels)))
@@ -125,7 +133,7 @@ class CriterionScoring(Scoring):
 
     needs_rubric = True
 
-    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+    def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         super().__init__(config, prompts, rubric)
         assert rubric is not None, "needs_rubric"
         self._weights = [criterion.weight for criterion in rubric.criteria]
