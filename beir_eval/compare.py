@@ -223,7 +223,7 @@ def compare_run_folders(
         )
     p_value = "not tested: a test takes 6 queries, and differences that vary"
     if test.p_value is not None:
-        p_value = f"p = {p_text(test.p_value)}".replace("= <", "< ")
+        p_value = f"p = {p_text(test.p_value)}".replace("= <", "<")
     verdict = (
         f"B less A: {signed(test.difference, 4)}; better on {test.wins}, equal on {test.ties}, "
         f"worse on {test.losses}; paired t-test: {p_value}."

@@ -63,11 +63,9 @@ def _compare(ctx: click.Context) -> int:
 def _holds_rankings(name: str) -> bool:
     """True for a file or folder of saved rankings; False for a run."""
     path = Path(name)
-    if name == FIRST_STAGE_NAME:
+    if name == FIRST_STAGE_NAME or is_file(path / "manifest.json"):
         return False
-    if is_folder(path):
-        return not is_file(path / "manifest.json")
-    if name == STDIN or path.suffix.lower() in SUFFIXES:
+    if is_folder(path) or name == STDIN or path.suffix.lower() in SUFFIXES:
         return True
     if not is_file(path):
         return False

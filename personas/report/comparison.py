@@ -71,9 +71,8 @@ def summary(comparison: RankingComparison) -> list[str]:
     moves = f"{verb} from {before:.3f} to {after:.3f} ({change})"
     if change == "0.000":
         moves = f"stays at {after:.3f}"
-    said_of_ndcg = f"{comparison.measure} {moves}; this is one query."
-    found.insert(0 if after < before else len(found), said_of_ndcg)
-    return found
+    sentence = f"{comparison.measure} {moves}; this is one query."
+    return [sentence, *found] if after < before else [*found, sentence]
 
 
 def reason(passage: ComparedPassage) -> str:
@@ -87,8 +86,10 @@ def reason(passage: ComparedPassage) -> str:
     first, rose = causes[0], was.rank >= now.rank
     if passage.moved and (first.part <= 0 if rose else first.part >= 0):
         return f"Its scores went the other way; others changed more. {_gave(first)}."
-    share = percent(abs(first.part) / sum(abs(each.part) for each in causes))
-    return f"{_gave(first)}{f' ({share} of the change)' * (len(causes) > 1)}."
+    total, share = sum(abs(each.part) for each in causes), ""
+    if len(causes) > 1 and total:
+        share = f" ({percent(abs(first.part) / total)} of the change)"
+    return f"{_gave(first)}{share}."
 
 
 def sides(comparison: RankingComparison) -> dict[str, str]:
