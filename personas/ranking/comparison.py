@@ -37,13 +37,11 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True)
 class PersonaChange:
-    """A persona's scores or ranks of a passage, and its part in the change of its mean score."""
+    """A persona's scores of a passage, and its part in the change of its mean score."""
 
     persona: str
     before: float | None
     after: float | None
-    rank_before: int | None
-    rank_after: int | None
     part: float
     joined: bool
     left: bool
@@ -163,7 +161,7 @@ class RankingComparison:
             "query": {"text": self.after.query.text, "id": self.after.query.id},
             **{
                 name: _named(side, "ranker weak_judge")
-                | {"models": dict(side.models), "personas": list(side.judges)}
+                | {"models": dict(side.models), "personas": list(side.personas)}
                 for name, side in (("before", self.before), ("after", self.after))
             },
             "notes": list(self.notes),
@@ -248,8 +246,8 @@ def _same_personas(
 ) -> list[tuple[str, str]]:
     """The name of each persona before and after, one of them perhaps empty."""
     renamed = team.renamed if team else {}
-    known = {name.casefold(): name for name in before.judges}
-    pairs = [(known.pop(renamed.get(new, new).casefold(), ""), new) for new in after.judges]
+    known = {name.casefold(): name for name in before.personas}
+    pairs = [(known.pop(renamed.get(new, new).casefold(), ""), new) for new in after.personas]
     return [*pairs, *((old, "") for old in known.values())]
 
 
@@ -265,7 +263,9 @@ def _passages(
     ideal = math.fsum(gain / math.log2(1 + rank) for rank, gain in enumerate(gains, start=1))
     old = {hit.doc_id: hit for hit in before.hits}
     new = {hit.doc_id: hit for hit in after.hits}
-    weights = [dict(zip(side.judges, side.rule.weights, strict=False)) for side in (before, after)]
+    weights = [
+        dict(zip(side.personas, side.rule.weights, strict=False)) for side in (before, after)
+    ]
     shared, found = any(all(pair) for pair in pairs), []
     for doc_id in dict.fromkeys((*new, *old)):
         was, now = old.get(doc_id), new.get(doc_id)
@@ -308,9 +308,9 @@ def _weighed(
     hit: Hit, weights: Mapping[str, float], top: float
 ) -> Mapping[str, tuple[float, float]]:
     """Persona -> its weight, all of them adding up to 1, and the score it gave, 0 to 1."""
-    known = {name: mark for name, mark in hit.marks.items() if mark is not None}
+    known = {name: score for name, score in hit.scores.items() if score is not None}
     total = math.fsum(weights.get(name, 1.0) for name in known)
-    return {name: (weights.get(name, 1.0) / total, mark / top) for name, mark in known.items()}
+    return {name: (weights.get(name, 1.0) / total, score / top) for name, score in known.items()}
 
 
 def _causes(
@@ -336,10 +336,8 @@ def _causes(
         found.append(
             PersonaChange(
                 persona=new or old,
-                before=was.marks.get(old),
-                after=now.marks.get(new),
-                rank_before=was.ranks.get(old),
-                rank_after=now.ranks.get(new),
+                before=was.scores.get(old),
+                after=now.scores.get(new),
                 part=part,
                 joined=not old,
                 left=not new,
@@ -409,10 +407,7 @@ def _notes(
             f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
             "without whose scores made them."
         )
-    elif before.by_rank != after.by_rank:
-        gave = ["ranks" if side.by_rank else "scores" for side, _ in sides]
-        yield f"The personas gave {gave[0]} before and {gave[1]} after."
-    elif before.top != after.top and not after.by_rank:
+    elif before.top != after.top:
         yield f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after."
     missing = [(side, name) for side, name in sides if side.missing]
     if missing:

@@ -93,9 +93,8 @@ def find_hit(inspection: RankingRecord, passage: int | str) -> Hit:
 def show_head(screen: Screen, inspection: RankingRecord) -> None:
     """The query, and what ranked how many passages."""
     screen.words(clipped(inspection.query.text, _MOST_QUERY), "bold")
-    # Without scores there is no scheme of scoring, and of a single order no ensemble.
+    # Without scores there is no scheme of scoring, and no ensemble.
     settings = ["preset"] if inspection.comparisons else ["preset", "scoring", "ensemble"]
-    settings += ["ensemble"] if inspection.by_rank else []
     parts = [f"query {clipped(inspection.query.id, 80)}"] if inspection.query.id else []
     parts += [
         counted(len(inspection.hits), "passage"),

@@ -86,13 +86,13 @@ def _scores(
     team = inspection.team.names if inspection.team else ()
     letters = {name: letter(place) for place, name in enumerate(team)}
     pad = " " * (gap - 1)
-    for name in inspection.judges:
+    for name in inspection.personas:
         heading = _broken(name) if names or name not in letters else (letters[name],)
         texts = [_score_text(inspection, hit, name, places) for hit in hits]
         width = max(3, *map(cell_len, [*texts, *heading]))
         cells = []
-        for text, mark in zip(texts, (hit.marks[name] for hit in hits), strict=True):
-            style = "" if mark is None else shade(screen, mark / inspection.top)
+        for text, score in zip(texts, (hit.scores[name] for hit in hits), strict=True):
+            style = "" if score is None else shade(screen, score / inspection.top)
             cells.append(Text(f"{pad}{text:>{width}}{pad}", style=style))
         yield Column(tuple(f"{part}{pad}" for part in heading), cells)
 
@@ -109,9 +109,7 @@ def _finals(hits: Sequence[Hit]) -> Column:
 
 
 def _score_text(inspection: RankingRecord, hit: Hit, persona: str, places: int) -> str:
-    """A persona's score or rank, or the sign for why there is none."""
-    if (rank := hit.ranks.get(persona)) is not None:
-        return f"{rank}{'+' if inspection.tails.get(persona) == rank else ''}"
+    """A persona's score, or the sign for why there is none."""
     if (score := hit.scores.get(persona)) is not None:
         return fixed(score, places)
     if persona in hit.missing:
@@ -133,7 +131,7 @@ def _rest(inspection: RankingRecord, hits: Sequence[Hit]) -> Iterator[Column]:
     for cell, move in zip(cells, moves, strict=True):
         cell.pad_right(longest - move.cell_len)
     yield Column(("from",), cells)
-    if len(inspection.judges) > 1:
+    if len(inspection.personas) > 1:
         places = 2 if inspection.top > 1 else 3
         spreads = (hit.disagreement for hit in hits)
         texts = ["" if spread is None else fixed(spread, places) for spread in spreads]
@@ -164,18 +162,10 @@ def _excerpts(hits: Sequence[Hit], room: int) -> Column:
 
 def show_legend(screen: Screen, inspection: RankingRecord) -> None:
     """The columns and signs of the table, explained."""
-    parts = [f"Scores go from 0 to {exact(inspection.top)}"] if inspection.judges else []
-    if inspection.by_rank:
-        parts = ["Each persona's column has its ranks"]
-        if inspection.tails:
-            parts.append(
-                "+ the rank behind those that a persona has sorted out; all others share it and "
-                "count by the mean of their ranks"
-            )
+    parts = [f"Scores go from 0 to {exact(inspection.top)}"] if inspection.personas else []
     parts.append("from: rank in the first stage, and how far the passage moved")
-    if len(inspection.judges) > 1:
-        what = "ranks" if inspection.by_rank else "scores"
-        parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' {what}")
+    if len(inspection.personas) > 1:
+        parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' scores")
     if inspection.grades is not None:
         parts.append("grade: the judgement, above 0 for relevant, blank where it is not judged")
     if inspection.other is not None:
@@ -187,7 +177,7 @@ def show_legend(screen: Screen, inspection: RankingRecord) -> None:
             "without a final score, and not returned"
         )
     if inspection.missing:
-        imputed = any(hit.imputed.keys() & inspection.judges for hit in inspection.hits)
+        imputed = any(hit.imputed.keys() & inspection.personas for hit in inspection.hits)
         said = "(7.5) a missing score that was imputed" if imputed else f"{MISSING} a missing score"
         parts.append(said)
     screen.words("; ".join(parts) + ".", NOTE)
@@ -229,9 +219,8 @@ def show_passage(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
         without = "The ranker gives an order without scores."
         screen.words(without if inspection.unscored else "The passage was not scored.")
         return
-    scale = "Ranks" if inspection.by_rank else f"Scores, 0 to {exact(inspection.top)}"
-    screen.line(scale, "bold")
-    for name in inspection.judges:
+    screen.line(f"Scores, 0 to {exact(inspection.top)}", "bold")
+    for name in inspection.personas:
         screen.words(_judge(screen, inspection, hit, name), hang=_BAR + 12)
         for criterion, score in hit.criteria.get(name, {}).items():
             screen.words(f"{exact(score):>8}  {clipped(criterion, 200)}", NOTE, hang=10)
@@ -260,13 +249,13 @@ def _facts(inspection: RankingRecord, hit: Hit) -> Iterator[tuple[str, Text]]:
 
 def _judge(screen: Screen, inspection: RankingRecord, hit: Hit, name: str) -> Text:
     """The persona's score and its effect on the rank."""
-    score, line = hit.marks[name], Text()
+    score, line = hit.scores[name], Text()
     if score is None:
         said = "missing" if name in hit.missing else "not asked"
         line.append(f"{said:>9}{'':{_BAR + 1}}", style=NOTE)
     else:
         share = score / inspection.top
-        line.append(f"{hit.ranks.get(name) or exact(score):>8} ", style=shade(screen, share))
+        line.append(f"{exact(score):>8} ", style=shade(screen, share))
         line.append(" ").append_text(screen.bar(share, _BAR))
     line.append(f"  {clipped(name, 200)}", style="cyan")
     if (without := hit.rank_without.get(name)) is not None:
