@@ -262,7 +262,7 @@ def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
 
 
 def scaled_weights(weights: Sequence[RawWeight]) -> str:
-    """What `normalize_weights` makes of percentages, in words; empty where they stay."""
+    """Percentages after `normalize_weights`, in words; empty where they stay."""
     try:
         normal = normalize_weights(weights)
         given = [_number(weight, place) for place, weight in enumerate(weights, start=1)]

@@ -189,7 +189,7 @@ def grid_row(point: Mapping[str, Any], metrics: AnswerMetrics) -> dict[str, Any]
 
 
 def suite_cautions(rows: Mapping[str, AnswerMetrics]) -> list[Notice]:
-    """What is to be known of a suite besides its values, by label."""
+    """Cautions about a suite besides its values, by label."""
     found = []
     for label, of in rows.items():
         for stage, count in of.without.items():

@@ -456,7 +456,7 @@ def _asked(cells: Mapping[_Slot, TableCell], judge: str) -> str:
 
 
 def _unlike(runs: Sequence[RunFolder]) -> list[Notice]:
-    """What pipelines of one suite must have in common, and have not."""
+    """Differences between pipelines of one suite that must have none."""
     answers = [run.manifest.answers for run in runs]
     apart: dict[str, list[object]] = {
         "judges": [each and each.judge for each in answers],

@@ -271,7 +271,7 @@ def _ties(report: Report, section: Section) -> Table:
 
 
 def _effort(section: Section) -> Table:
-    """What each pipeline lacks, and takes."""
+    """Missing values, calls, tokens, cost and seconds of each pipeline."""
     headings = ("missing", "failed", "calls", "tokens", "cost", "seconds")
     rows = []
     for row in section.rows:

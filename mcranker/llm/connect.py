@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import sys
+import sysconfig
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING
 
 from mcranker.errors import ConfigError
@@ -31,6 +34,7 @@ _OF_PROVIDER = {
     "openai": r"^(gpt-|chatgpt-|o[134])",
     "anthropic": r"^claude",
 }
+_OWN = ("mcranker", "personas", "beir_eval")
 logger = safe_logger("mcranker.llm")
 
 
@@ -61,7 +65,7 @@ def connect(
     `concurrency` is the most calls at once, `timeout` the seconds allowed to one.
 
     Warns:
-        WeakJudgeWarning: the embedded default was chosen.
+        WeakJudgeWarning: the embedded default was chosen; once per process.
 
     Raises:
         ConfigError: the name or an option cannot be, or they do not go together.
@@ -85,7 +89,7 @@ def connect(
             )
         logger.info("model %s: %s", model, reason)
         if model == DEFAULT_LOCAL and not named:
-            warnings.warn(default_judge_note(), WeakJudgeWarning, stacklevel=2)
+            _warn_of_default()
     if not isinstance(model, str):
         raise ConfigError(
             f"model={model!r} is a {type(model).__name__}; pass a name such as "
@@ -137,6 +141,22 @@ def better_judges() -> str:
         f"({DEFAULT_OPENAI}, {DEFAULT_ANTHROPIC}), or name local:{entry.name} from the hub "
         f"({file_size(entry.size)}, {entry.licence})."
     )
+
+
+@cache
+def _warn_of_default() -> None:
+    """Warn once per process, at the line of the user's own code that led here."""
+    installed = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+    frame, level, nearest = sys._getframe(), 1, 0  # noqa: SLF001 - documented, if not everywhere
+    while caller := frame.f_back:
+        frame, level = caller, level + 1
+        if frame.f_globals.get("__name__", "").partition(".")[0] in _OWN:
+            continue
+        nearest = nearest or level
+        if not frame.f_code.co_filename.startswith(installed):
+            nearest = level
+            break
+    warnings.warn(default_judge_note(), WeakJudgeWarning, stacklevel=nearest or level)
 
 
 def _split(model: str) -> tuple[str, str]:

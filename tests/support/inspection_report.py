@@ -38,7 +38,8 @@ class Page(HTMLParser):
             self.tables.append([])
         if tag == "tr":
             self.rows.append([])
-            self.tables[-1].append(self.rows[-1])
+            if self.tables:
+                self.tables[-1].append(self.rows[-1])
         if tag in ("td", "th"):
             self.rows[-1].append("")
         if tag == "td":

@@ -1,7 +1,7 @@
 """Every model asked over HTTP: address and key, a client per event loop, bodies, batches.
 
-Servers are asked not to compress: replies are a few kilobytes. Those that do are understood. Of a
-body only so many bytes are read, once decompressed: see `MOST_REPLY`, `MOST_ERROR`, `MOST_RESULTS`.
+Servers are asked not to compress: replies are a few kilobytes. Those that do are understood. The
+bytes read of a body are bounded, once decompressed: see `MOST_REPLY`, `MOST_ERROR`, `MOST_RESULTS`.
 """
 
 from __future__ import annotations

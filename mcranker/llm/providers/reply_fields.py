@@ -1,4 +1,4 @@
-"""What all providers' answers have: texts in parts, ends of a reply, counts of tokens."""
+"""Fields that all providers' answers have: texts in parts, ends of a reply, counts of tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def joined_text(content: Any) -> str:
 
 
 def finish_of(reason: Any) -> Literal["stop", "length"]:
-    """How a reply ended, by any provider's word for it."""
+    """The end of a reply, by any provider's word for it."""
     return "length" if isinstance(reason, str) and reason.lower() in _CUT else "stop"
 
 

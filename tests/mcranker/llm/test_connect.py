@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from mcranker import WeakJudgeWarning
+from mcranker import DirectRanker, WeakJudgeWarning
 from mcranker.encoders import open_encoder as encoders
 from mcranker.errors import AuthenticationFailed, ConfigError
+from mcranker.llm import connect as module
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import (
     DEFAULT_ANTHROPIC,
@@ -132,14 +133,17 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has been warned of yet, and the encoder needs no file."""
     use(monkeypatch)
     monkeypatch.setattr(encoders, "open_encoder", lambda spec, **options: tiny_encoder())
+    module._warn_of_default.cache_clear()
 
 
 @pytest.mark.usefixtures("embedded")
-def test_the_embedded_default_is_warned_of() -> None:
+def test_the_embedded_default_is_warned_of_once_at_the_users_line() -> None:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
+        DirectRanker(ledger=None).rank("best masks", ["cloth", "N95"])
         connect(None)
     (warning,) = found
+    assert warning.filename == __file__
     assert warning.category is WeakJudgeWarning
     said = str(warning.message)
     assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in said
