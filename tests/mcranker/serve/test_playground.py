@@ -199,8 +199,8 @@ def test_an_order_has_no_columns_of_scores(browser: Windows) -> None:
         page = seen.page
         page.get_by_label("Ranker").select_option("order")
         rank(page, LETTERS)
-        assert texts(page, "#heat thead th") == ["Passage", "Moved"]
-        assert texts(page, "#heat tbody tr:first-child td") == ["▲2"]
+        assert texts(page, "#heat thead th") == ["Passage", "Given at"]
+        assert texts(page, "#heat tbody tr:first-child td") == ["3 ▲2"]
         assert seen.complaints == []
 
 
