@@ -1,11 +1,11 @@
-"""Two runs of a data set: how much they differ, and the queries on which they differ most.
+"""Two saved rankings of a query, or two runs of a data set, named by their files and folders.
 
 A run is a run folder, or the first stage's run beside one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,14 @@ from beir_eval.measures.metrics import cutoff_of
 from beir_eval.measures.values import EQUAL, FEW, Values, compare_runs
 from beir_eval.report.load import Loader
 from mcranker.paths import is_file
+from personas.errors import SchemaError
 from personas.format import counted, p_text, signed
-from personas.ranking.comparison import ComparedRuns, QueryRow, RankingComparison, setting_changes
+from personas.io.lines import STDIN
+from personas.io.rankings import SUFFIXES, checked, read_rankings
+from personas.io.select import Grades, choose, grades_of
+from personas.ranking.comparison import ComparedRuns, RankingComparison, setting_changes
 from personas.ranking.hit import Hit
-from personas.ranking.record import RankingRecord
+from personas.ranking.record import RankingRecord, read_query
 from personas.ranking.types import Passage, Query, judge_note
 from personas.ranking.usage import UsageTable
 from personas.report.formats import value as shown
@@ -30,55 +34,109 @@ FIRST_STAGE_NAME = "first-stage"
 """Means the first stage's run of what the other run has ranked."""
 
 _NO_MODEL_OPTIONS = ("model", "base_url", "ledger")
-_SHOWN = 0.00005
-"""Difference of two means that four decimals can show."""
+_SHOWN = 0.00005  # difference of two means that four decimals can show
+
+
+def compare_files(
+    before: str, after: str, *, query: str | None = None, grades: Grades | None = None, source: str
+) -> RankingComparison:
+    """Compare saved rankings of a query; `query` names it where there are several."""
+    if STDIN in (before, after):
+        raise SchemaError("standard input cannot be compared; give files")
+    was = _chosen(before, query)
+    now = _chosen(after, query and (was.query.id or query))
+    judged = None if grades is None else grades_of(grades, now.query.id, source, now.ids)
+    return RankingComparison.of(was, now, grades=judged)
+
+
+def _chosen(source: str, query: str | None) -> RankingRecord:
+    """The ranking of a file, or of a folder of files, that `query` names."""
+    files = [Path(source)]
+    if files[0].is_dir():
+        found = (each for each in files[0].iterdir() if each.suffix.lower() in SUFFIXES)
+        files = sorted(each for each in found if each.name[0] != "." and each.is_file())
+    if not files:
+        raise SchemaError(
+            f"{source}: has no .json or .jsonl file; give a folder with what 'mcranker rank "
+            "--save' wrote, or a run folder of 'beir-eval run'"
+        )
+    rankings = [each for file in files for each in read_rankings(file)]
+    seen = set[tuple[str, str]]()
+    for where, data in rankings:
+        asked = checked(read_query, data, where, SchemaError)
+        key = (asked.id, "" if asked.id else asked.text)
+        if key in seen:
+            raise SchemaError(
+                f"{where}: a second ranking of query {(asked.id or asked.text)[:80]!r}; "
+                "compare one ranking a query, each side in a file or folder of its own"
+            )
+        seen.add(key)
+    chosen = choose(rankings, query, None)
+    if isinstance(chosen, list):
+        raise SchemaError(
+            f"{source} has {len(chosen):,} rankings; name one with --query ID, or compare runs of "
+            "'beir-eval run'"
+        )
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedRun:
-    """One of the two runs."""
+class _Run:
+    """One of two runs; `folder` is None for the first stage."""
 
     name: str  # as it was given
     label: str  # of its row in tables
     data: DataFolder
-    source: RunFolder | DataFolder  # the data's for the first stage
-    note: str = ""  # why there are no scores by persona; empty if there are
+    folder: RunFolder | None
+    note: str  # why there are no scores by persona; empty if there are
+
+    @classmethod
+    def of(cls, name: str, folder: RunFolder | None, data: DataFolder) -> _Run:
+        if folder is None:
+            label = f"{FIRST_STAGE} ({data.manifest.first_stage.name})"
+            return cls(name, label, data, None, "the first stage has no personas")
+        folder.metrics()  # its error says that the run is not finished
+        # Of a foreign run nothing but the order is known.
+        note = "a foreign run holds no scores by persona" if folder.manifest.foreign else ""
+        return cls(name, folder.manifest.label, folder.data(), folder, note)
 
     @property
     def models(self) -> str:
-        """The models' names; empty if not known."""
-        return models_of(self.source.manifest) if isinstance(self.source, RunFolder) else ""
+        return models_of(self.folder.manifest) if self.folder else ""
 
     @property
     def settings(self) -> dict[str, str]:
-        """Name -> value as text; empty if not known."""
-        if not isinstance(self.source, RunFolder):
+        if self.folder is None:
             return {}
-        manifest = self.source.manifest
-        settings: dict[str, Any] = {"ranker": manifest.ranker, **manifest.config}
-        settings |= {
-            name: value
-            for name, value in manifest.options.items()
-            if name not in {*manifest.config, *_NO_MODEL_OPTIONS} and not name.endswith("_model")
+        manifest = self.folder.manifest
+        settings: dict[str, Any] = {
+            "ranker": manifest.ranker,
+            **manifest.config,
+            **{
+                name: value
+                for name, value in manifest.options.items()
+                if name not in {*manifest.config, *_NO_MODEL_OPTIONS}
+                and not name.endswith("_model")
+            },
+            **{f"{role} model": name for role, name in manifest.models.items()},
+            **{f"prompt {name}": each[:8] for name, each in manifest.prompt_hashes.items()},
+            **manifest.versions,
         }
-        settings |= {f"{role} model": name for role, name in manifest.models.items()}
-        settings |= {f"prompt {name}": each[:8] for name, each in manifest.prompt_hashes.items()}
-        settings |= manifest.versions
         return {name: "none" if of is None else shown(of) for name, of in settings.items()}
 
     def values(self, loader: Loader) -> Values:
-        """The values of every judged query, with their flaws."""
-        if isinstance(self.source, RunFolder):
-            return loader.of_run(self.source, self.data).values
-        return loader.of_first_stage(self.source).values
+        if self.folder is None:
+            return loader.of_first_stage(self.data).values
+        return loader.of_run(self.folder, self.data).values
 
     def warnings(self, values: Values) -> Iterator[str]:
         """Yield notes about the run: its judge, changed files, and the flaws of its values."""
-        if isinstance(self.source, RunFolder):
-            model = self.source.manifest.models.get("scoring", "")
-            if judged := judge_note(self.source.manifest.weak_judge, model).removesuffix("."):
-                yield f"{judged[0].lower()}{judged[1:]}"
-        if changed := self.source.changed():
+        if self.folder:
+            manifest = self.folder.manifest
+            judged = judge_note(manifest.weak_judge, manifest.models.get("scoring", ""))
+            if judged:
+                yield f"{judged[0].lower()}{judged[1:].removesuffix('.')}"
+        if changed := (self.folder or self.data).changed():
             yield f"files were changed after the run: {', '.join(changed)}"
         as_ranked, by_lot = values.mean or 0.0, values.by_lot or 0.0
         if abs(as_ranked - by_lot) >= _SHOWN:
@@ -90,89 +148,128 @@ class ComparedRun:
 
     def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
         """Query id -> the whole ranking, perhaps without texts; an empty one if there is none."""
-        found, texts = dict[str, RankingRecord](), self.data.queries()
-        if isinstance(self.source, RunFolder) and not self.note:
-            found = {ranking.query.id: ranking for ranking in self.source.rankings(query_ids)}
-        if lacking := [each for each in query_ids if each not in found]:
-            source, failed = self.source, self.source.metrics().failed
-            run = source.run() if isinstance(source, RunFolder) else source.first_stage()
-            for each in lacking:
-                query = Query(texts[each], each)
-                found[each] = self._order_alone(query, run.get(each, ()), failed)
+        found: dict[str, RankingRecord] = {}
+        if self.folder and not self.note:
+            found = {ranking.query.id: ranking for ranking in self.folder.rankings(query_ids)}
+        lacking = [each for each in query_ids if each not in found]
+        if not lacking:
+            return found
+        run = self.folder.run() if self.folder else self.data.first_stage()
+        failed, texts = (self.folder or self.data).metrics().failed, self.data.queries()
+        for each in lacking:
+            # Nothing but documents and scores is known, or why there are none.
+            listed = enumerate(run.get(each, ()))
+            found[each] = RankingRecord(
+                query=Query(texts[each], each),
+                hits=tuple(
+                    [Hit.of(Passage(doc, ""), place, score=of) for place, (doc, of) in listed]
+                ),
+                personas=(),
+                team=None,
+                ranker=self.label,
+                config={},
+                models={},
+                prompt_hashes={},
+                calls=UsageTable(),
+                seconds={},
+                absolute=False,
+                failure="" if run.get(each) else failed.get(each, "it is not in the run"),
+            )
         return found
 
-    def _order_alone(
-        self, query: Query, listed: Sequence[tuple[str, float]], failed: Mapping[str, str]
-    ) -> RankingRecord:
-        """A ranking of which nothing but documents and scores is known, or why there is none."""
-        return RankingRecord(
-            query=query,
-            hits=tuple(
-                [
-                    Hit.of(Passage(doc_id, ""), place, score=score)
-                    for place, (doc_id, score) in enumerate(listed)
-                ]
-            ),
-            personas=(),
-            team=None,
-            ranker=self.label,
-            config={},
-            models={},
-            prompt_hashes={},
-            calls=UsageTable(),
-            seconds={},
-            absolute=False,
-            failure="" if listed else failed.get(query.id, "it is not in the run"),
-        )
 
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two runs that can be compared."""
-
-    a: ComparedRun
-    b: ComparedRun
-    common: Sequence[str]  # ids of the judged queries that both have, with the same judgements
-    left_out: int  # judged queries that are not among them
-
-
-def open_pair(a: str, b: str) -> Pair:
-    """Open the runs named `a` and `b`."""
-    folders = [_run_folder(name) for name in (a, b)]
-    data = next((each.data() for each in folders if each), None)
-
-    def opened(name: str, folder: RunFolder | None) -> ComparedRun:
-        if folder:
-            folder.metrics()  # its error says that the run is not finished
-            # Of a foreign run nothing but the order is known.
-            note = "a foreign run holds no scores by persona" if folder.manifest.foreign else ""
-            return ComparedRun(name, folder.manifest.label, folder.data(), folder, note)
-        if data is None:
-            raise RunFolderError(
-                f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
-                "give a folder of 'beir-eval run' beside it"
-            )
-        label = f"{FIRST_STAGE} ({data.manifest.first_stage.name})"
-        return ComparedRun(name, label, data, data, "the first stage has no personas")
-
-    one, two = opened(a, folders[0]), opened(b, folders[1])
-    return Pair(one, two, *_common_queries(one, two))
-
-
-def _run_folder(name: str) -> RunFolder | None:
-    """Open the run folder of that name; None for the first stage."""
-    if name == FIRST_STAGE_NAME:
-        return None
-    if not is_file(Path(name, "manifest.json")):
-        kind = "has no manifest.json" if Path(name).exists() else "is not there"
+def compare_run_folders(
+    a: str, b: str, *, measure: str = "nDCG@10", top: int = 5, query: str | None = None
+) -> ComparedRuns:
+    """Compare two runs, and explain the queries that changed most, or the one that is named."""
+    runs = _opened(a, b)
+    common, left_out = _common_queries(*runs)
+    loader = Loader(measure)
+    every = [run.values(loader) for run in runs]
+    ids = [each for each in common if all(each in of.of for of in every)]
+    if not ids:
+        raise MeasureError(f"no query has a value of {measure!r} in both runs")
+    if query is not None and query not in ids:
         raise RunFolderError(
-            f"{name!r} {kind}; give a folder of 'beir-eval run' as OUT/DATASET/RANKER, or "
-            f"{FIRST_STAGE_NAME!r}; 'beir-eval evaluate --compare' measures TREC files"
+            f"no query {query[:80]!r} is in both runs with the same judgements and a value of "
+            f"{measure!r}; the first is {ids[0]!r}"
         )
-    return RunFolder.open(name)
+    one, two = (of.only(ids) for of in every)
+    test = compare_runs({"": {"a": one, "b": two}}, "a")[""]["b"]
+    changes = {each: two.of[each] - one.of[each] for each in ids}
+    # Rounded, so that equal changes stay equal whatever they are made of.
+    ordered = sorted(changes, key=lambda each: -round(abs(changes[each]), 9))
+    chosen = [each for each in ordered if abs(changes[each]) > EQUAL][:top]
+    notes, facts, entries = list[str](), dict[str, str](), list[dict[str, Any]]()
+    same = runs[0].label == runs[1].label
+    for letter, run, of in zip(("A, before", "B, after"), runs, (one, two), strict=True):
+        warnings = list(run.warnings(of))
+        notes += [f"{letter[0]}: {said}." for said in (*warnings, run.note) if said]
+        label = plain(f"{run.label} ({run.name})" if same else run.label)
+        models = f", {plain(run.models)}" if run.models else ""
+        facts[letter] = f"{label}: {measure} {of.mean:.4f}{models}"
+        entries.append(
+            {name: getattr(run, name) for name in ("name", "label", "models")}
+            | {"mean": of.mean, "by_lot": of.by_lot, "note": run.note, "warnings": warnings}
+        )
+    notes += [f"{each}." for each in test.notes]
+    queries = counted(len(ids), "query", "queries")
+    if len(ids) < FEW:
+        notes.append(f"{queries}, fewer than {FEW}: the test is rough.")
+    if left_out:
+        notes.append(
+            f"{counted(left_out, 'judged query', 'judged queries')} left out, which only one of "
+            "the runs has or which were judged otherwise."
+        )
+    p_value = "not tested: a test takes 6 queries, and differences that vary"
+    if test.p_value is not None:
+        p_value = f"p = {p_text(test.p_value)}".replace("= <", "<")
+    verdict = (
+        f"B less A: {signed(test.difference, 4)}; better on {test.wins}, equal on {test.ties}, "
+        f"worse on {test.losses}; paired t-test: {p_value}."
+    )
+    settings, data = [run.settings for run in runs], runs[0].data.manifest
+    return ComparedRuns(
+        title=f"{data.dataset}: {measure} of {queries}, A to B",
+        names=(runs[0].label, runs[1].label),
+        notes=notes,
+        verdict=[verdict] if any(changes.values()) else [verdict, "No query differs."],
+        comparisons=_compared(runs, chosen if query is None else [query], cutoff_of(measure)),
+        values={each: (one.of[each], two.of[each]) for each in ids},
+        measure=measure,
+        facts=facts,
+        settings=setting_changes(*settings) if all(settings) else (),
+        figures={
+            "dataset": data.dataset,
+            "first_stage": data.first_stage.name,
+            "queries_compared": len(ids),
+            "left_out": left_out,
+            "runs": entries,
+            "test": asdict(test),
+        },
+    )
 
 
-def _common_queries(a: ComparedRun, b: ComparedRun) -> tuple[list[str], int]:
+def _opened(a: str, b: str) -> tuple[_Run, _Run]:
+    folders = []
+    for name in (a, b):
+        if name != FIRST_STAGE_NAME and not is_file(Path(name, "manifest.json")):
+            kind = "has no manifest.json" if Path(name).exists() else "is not there"
+            raise RunFolderError(
+                f"{name!r} {kind}; give a folder of 'beir-eval run' as OUT/DATASET/RANKER, or "
+                f"{FIRST_STAGE_NAME!r}; 'beir-eval evaluate --compare' measures TREC files"
+            )
+        folders.append(None if name == FIRST_STAGE_NAME else RunFolder.open(name))
+    data = next((each.data() for each in folders if each), None)
+    if data is None:
+        raise RunFolderError(
+            f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
+            "give a folder of 'beir-eval run' beside it"
+        )
+    return _Run.of(a, folders[0], data), _Run.of(b, folders[1], data)
+
+
+def _common_queries(a: _Run, b: _Run) -> tuple[list[str], int]:
     """Return the ids of the queries that can be compared, and how many judged ones cannot."""
     named = [f"{run.data.manifest.dataset} ({run.data.manifest.split})" for run in (a, b)]
     if named[0] != named[1]:
@@ -189,104 +286,22 @@ def _common_queries(a: ComparedRun, b: ComparedRun) -> tuple[list[str], int]:
     return common, len({*ours, *theirs}) - len(common)
 
 
-def compare_pair(
-    pair: Pair,
-    *,
-    measure: str = "nDCG@10",
-    top: int = 5,
-    query: str | None = None,
-) -> ComparedRuns:
-    """Compare two runs, and explain the queries that changed most."""
-    if query is not None and query not in pair.common:
-        raise RunFolderError(
-            f"no query {query[:80]!r} is in both runs with the same judgements; "
-            f"the first is {pair.common[0]!r}"
-        )
-    sides, data, loader = (pair.a, pair.b), pair.a.data.manifest, Loader(measure)
-    every = [run.values(loader) for run in sides]
-    ids = [each for each in pair.common if all(each in of.of for of in every)]
-    if not ids:
-        raise MeasureError(f"no query has a value of {measure!r} in both runs")
-    values = [of.only(ids) for of in every]
-    test = compare_runs({"": dict(zip("ab", values, strict=True))}, "a")[""]["b"]
-    changes = {each: values[1].of[each] - values[0].of[each] for each in ids}
-    wanted = [each for each, change in changes.items() if abs(change) > EQUAL]
-    # Rounded, so that equal changes stay equal whatever they are made of.
-    wanted.sort(key=lambda each: -round(abs(changes[each]), 9))
-    chosen = wanted[:top] if query is None else [query]
-    comparisons = _compared(pair, chosen, cutoff_of(measure))
-    warnings = [[*run.warnings(of)] for run, of in zip(sides, values, strict=True)]
-    notes = [
-        f"{letter}: {said}."
-        for letter, run, warned in zip("AB", sides, warnings, strict=True)
-        for said in (*warned, *filter(None, [run.note]))
-    ]
-    notes += [f"{each}." for each in test.notes]
-    if len(ids) < FEW:
-        noun = counted(len(ids), "query", "queries")
-        notes.append(f"{noun}, fewer than {FEW}: the test is rough.")
-    if pair.left_out:
-        left_out = counted(pair.left_out, "judged query", "judged queries")
-        notes.append(
-            f"{left_out} left out, which only one of the runs has or which were judged otherwise."
-        )
-    p_value = "not tested: a test takes 6 queries, and differences that vary"
-    if test.p_value is not None:
-        p_value = p_text(test.p_value)
-        p_value = f"p {p_value}" if p_value[0] == "<" else f"p = {p_value}"
-    same = pair.a.label == pair.b.label
-    facts = []
-    for side, run, of in zip(("A, before", "B, after"), sides, values, strict=True):
-        label = f"{run.label} ({run.name})" if same else run.label
-        models = f", {plain(run.models)}" if run.models else ""
-        facts.append((side, f"{plain(label)}: {measure} {of.mean:.4f}{models}"))
-    settings = (pair.a.settings, pair.b.settings)
-    return ComparedRuns(
-        title=f"{data.dataset}: {measure} of {counted(len(ids), 'query', 'queries')}, A to B",
-        notes=notes,
-        verdict=[
-            f"B less A: {signed(test.difference, 4)}; better on {test.wins}, equal on {test.ties}, "
-            f"worse on {test.losses}; paired t-test: {p_value}.",
-            *([] if any(changes.values()) else ["No query differs."]),
-        ],
-        rows=[
-            QueryRow.of(each, *(of.of[each.after.query.id] for of in values))
-            for each in comparisons
-        ],
-        comparisons=comparisons,
-        measure=measure,
-        facts=facts,
-        settings=setting_changes(*settings) if all(settings) else (),
-        figures={
-            "dataset": data.dataset,
-            "first_stage": data.first_stage.name,
-            "queries_compared": len(ids),
-            "left_out": pair.left_out,
-            "runs": [
-                {name: getattr(run, name) for name in ("name", "label", "models")}
-                | {"mean": of.mean, "by_lot": of.by_lot, "note": run.note, "warnings": warned}
-                for run, of, warned in zip(sides, values, warnings, strict=True)
-            ],
-            "test": asdict(test),
-        },
-    )
-
-
-def _compared(pair: Pair, ids: list[str], cutoff: int | None) -> list[RankingComparison]:
-    sides = [run.rankings(ids) for run in (pair.a, pair.b)]
+def _compared(
+    runs: tuple[_Run, _Run], ids: list[str], depth: int | None
+) -> list[RankingComparison]:
+    sides = [run.rankings(ids) for run in runs]
     wanted = {each.id for side in sides for ranking in side.values() for each in ranking.passages}
     # All texts at once: they are read from one large file.
-    texts = {**dict.fromkeys(wanted, ("", "")), **pair.b.data.passages(wanted)}
-    texts |= pair.a.data.passages(wanted)
-    grades, first_stage = pair.a.data.qrels(), pair.a.data.first_stage()
+    texts = dict.fromkeys(wanted, ("", ""))
+    for run in reversed(runs):
+        texts |= run.data.passages(wanted)
+    grades, first_stage = runs[0].data.qrels(), runs[0].data.first_stage()
     return [
         RankingComparison.of(
             *(side[each].with_texts(texts) for side in sides),
             grades=grades.get(each, {}),
-            depth=cutoff,
-            first_stage={
-                doc_id: rank for rank, (doc_id, _) in enumerate(first_stage.get(each, ()), 1)
-            },
+            depth=depth,
+            first_stage={doc: rank for rank, (doc, _) in enumerate(first_stage.get(each, ()), 1)},
         )
         for each in ids
     ]

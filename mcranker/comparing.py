@@ -80,16 +80,12 @@ def compare(
 
 
 def _stored(ranking: RankingSpec, name: str) -> RankingRecord:
-    if isinstance(ranking, RankingRecord):
-        return ranking
-    data: object = ranking
-    if isinstance(ranking, str | os.PathLike):
-        name = os.fspath(ranking)
-        try:
-            data = Path(ranking).read_bytes()
-        except OSError as error:
-            raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
     try:
-        return RankingRecord.from_dict(data)
+        if isinstance(ranking, str | os.PathLike):
+            name = os.fspath(ranking)
+            return RankingRecord.from_dict(Path(ranking).read_bytes())
+        return RankingRecord.of(ranking)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
     except SchemaError as error:
         raise InputError(f"{name}: {error}") from error

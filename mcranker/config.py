@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypedDict, get_args
 
 from pydantic import (
     BaseModel,
@@ -35,7 +35,7 @@ MOST_INSTRUCTION = 10_000  # characters
 LARGEST = 2**63 - 1  # whole numbers, either way: databases and JSON hold 64 bits
 HIGHEST_CONSTANT = 1_000_000.0  # for a missing score; sums of such scores stay exact
 
-RANK_TIES = "average"  # of equal scores with ``ensemble="reciprocal_rank"``
+RANK_TIES: Final = "average"  # of equal scores with ``ensemble="reciprocal_rank"``
 NO_YES = ("No", "Yes")  # the scale of two labels
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -389,8 +389,9 @@ class RankerConfig(BaseModel):
         `how`, fields of `HOW_NOT_WHAT` are left out.
         """
         values = self.model_dump(mode="json", exclude=None if how else {*HOW_NOT_WHAT})
-        values["missing_constant"] = self.rule.constant
-        if self.rule.ensemble.ranks:
+        rule = self.rule
+        values["missing_constant"] = rule.constant
+        if rule.ensemble.ranks:
             values["rank_ties"] = RANK_TIES
         if not self.instruction:
             del values["instruction"]
@@ -399,9 +400,15 @@ class RankerConfig(BaseModel):
     @property
     def rule(self) -> Rule:
         """Rule from scores to final ones; no substitute is above the highest score."""
-        constant = min(self.missing_constant, self.top)
-        values = {"missing_constant": constant, "top_score": self.top, "rank_ties": RANK_TIES}
-        return Rule.of({**vars(self), **values})
+        return Rule(
+            ensemble=ENSEMBLES.get(self.ensemble),
+            missing_policy="lowest" if self.missing_policy == "fail" else self.missing_policy,
+            constant=min(self.missing_constant, float(self.top)),
+            first_stage_weight=self.first_stage_weight,
+            top=float(self.top),
+            rank_ties=RANK_TIES,
+            assessor_top=float(self.scale),
+        )
 
     @property
     def all_labels(self) -> tuple[str, ...]:

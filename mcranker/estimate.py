@@ -15,14 +15,15 @@ from mcranker.llm.chat import (
     ChatReply,
     ChatRequest,
     Question,
+    Wrapper,
+    billed_as,
     most_used,
     prompt_bytes,
 )
 from mcranker.llm.ledger.ledger import Ledger, Ledgered
 from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.models import ROLES, Models
-from mcranker.llm.prices import billed_as, cost
-from mcranker.llm.wrapper import Wrapper
+from mcranker.llm.prices import cost
 from personas.ranking.usage import Usage, UsageTable
 
 REPAIR_TOKENS = 128  # of the turn that asks again for a reply that could not be read

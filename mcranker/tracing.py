@@ -17,9 +17,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers, Wrapper
 from mcranker.llm.models import ROLES
-from mcranker.llm.wrapper import Wrapper
 from personas.ranking.types import Query
 
 if TYPE_CHECKING:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 _MINUS = "\N{MINUS SIGN}"
 _MOST_DECIMALS = 2
 _SMALL = 3.0
-_LETTERS = re.compile(r"[^\W\d_]+")
-_SPELLED = re.compile(r"[A-Z]{1,3}|[B-DF-HJ-NP-TV-Z]+")
-_VOWEL_IN_SPEECH = re.compile(
-    r"(?!eu|uni(?!n|d|m)|u[kstr][aeiou]|ukr|one|once)[aeiou]|heir|honest|hono|hour", re.IGNORECASE
-)
 
 
 def whole(number: int) -> str:
@@ -35,14 +29,6 @@ def seconds(value: float) -> str:
     if total < 3600:
         return f"{total // 60} min {total % 60:02d} s"
     return f"{total // 3600:,} h {total % 3600 // 60:02d} min"
-
-
-def with_article(name: str) -> str:
-    """``a nurse``, ``an NLP scientist``, by how the first word sounds."""
-    word = next(iter(_LETTERS.findall(name)), "")
-    spelled = _SPELLED.fullmatch(word)  # letter by letter: "en-el-pee"
-    vowel = word[0] in "AEFHILMNORSX" if spelled else _VOWEL_IN_SPEECH.match(word)
-    return f"{'an' if vowel else 'a'} {name}"
 
 
 def dollars(value: float | None) -> str:

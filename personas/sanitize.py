@@ -48,13 +48,6 @@ def can_be_encoded(text: str) -> bool:
     return text.isascii() or not _SURROGATE.search(text)
 
 
-def encodable(text: str) -> str:
-    """`text` as UTF-8 can carry it: surrogate pairs joined, lone halves replaced by U+FFFD."""
-    if text.isascii() or not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """`value` as JSON in which unsafe characters stand as escapes; reads back as the same value."""
     return safe_json(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent))

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from personas.format import exact, weight
 from personas.provenance import ORIGINS
-from personas.schema import Criterion, Member, Rubric, Team
+from personas.schema import Criterion, Member, Team
 
 Mark: TypeAlias = Literal["+", "-", "~"]
 """Added, removed, changed."""
@@ -52,21 +52,16 @@ class TeamDiff:
 
 def diff_teams(before: Team, after: Team) -> TeamDiff:
     """Steps from `before` to `after`."""
-    lines = [
-        *_texts(0, name=(before.name, after.name)),
-        *_texts(0, description=(before.description, after.description)),
-        *_texts(0, query=(before.query, after.query)),
-    ]
+    lines = [*_texts(before, after, "name", "description", "query")]
     if before.locked != after.locked:
         lines.append(DiffLine("~", f"locked: {'no → yes' if after.locked else 'yes → no'}"))
     pairs, added, removed = _matched(before.members, after.members, _same_member)
-    whole: tuple[tuple[Mark, Sequence[Member]], ...] = (("+", added), ("-", removed))
-    for mark, members in whole:
-        for each in members:
-            lines.append(DiffLine(mark, f"{each.name}, {ORIGINS[each.origin]}", heads=True))
-            if each.persona.description:
-                lines.append(DiffLine(mark, each.persona.description, 1))
-            lines += _criteria(mark, each.rubric)
+    marked: list[tuple[Mark, Member]] = [("+", each) for each in added]
+    for mark, each in [*marked, *(("-", each) for each in removed)]:
+        lines.append(DiffLine(mark, f"{each.name}, {ORIGINS[each.origin]}", heads=True))
+        if each.persona.description:
+            lines.append(DiffLine(mark, each.persona.description, 1))
+        lines += _criteria(mark, _criteria_of(each))
     renamed = {now.name: was.name for was, now in pairs if was.name != now.name}
     for was, now in pairs:
         changes = [*_of_member(was, now)]
@@ -77,8 +72,7 @@ def diff_teams(before: Team, after: Team) -> TeamDiff:
 
 def _of_member(was: Member, now: Member) -> Iterator[DiffLine]:
     old, new = was.persona, now.persona
-    yield from _texts(1, description=(old.description, new.description))
-    yield from _texts(1, why=(old.reason, new.reason))
+    yield from _texts(old, new, "description", why="reason", level=1)
     if old.topics != new.topics:
         plus = [f"+{topic}" for topic in new.topics if topic not in old.topics]
         minus = [f"-{topic}" for topic in old.topics if topic not in new.topics]
@@ -87,25 +81,21 @@ def _of_member(was: Member, now: Member) -> Iterator[DiffLine]:
         yield DiffLine("~", f"{ORIGINS[was.origin]} → {ORIGINS[now.origin]}", 1)
     if was.weight != now.weight:
         yield DiffLine("~", f"weight: {exact(was.weight)} → {exact(now.weight)}", 1)
-    if was.rubric and now.rubric:
-        yield from _of_rubrics(was.rubric, now.rubric)
-    elif was.rubric != now.rubric:
-        yield from _criteria("-", was.rubric)
-        yield from _criteria("+", now.rubric)
-
-
-def _of_rubrics(before: Rubric, after: Rubric) -> Iterator[DiffLine]:
-    pairs, added, removed = _matched(before.criteria, after.criteria, _same_text)
-    yield from _texts(1, reason=(before.reason, after.reason))
+    if not (was.rubric and now.rubric):
+        yield from _criteria("-", _criteria_of(was))
+        yield from _criteria("+", _criteria_of(now))
+        return
+    pairs, added, removed = _matched(was.rubric.criteria, now.rubric.criteria, _same_text)
+    yield from _texts(was.rubric, now.rubric, "reason", level=1)
     yield from _criteria("+", added)
     yield from _criteria("-", removed)
-    for was, now in pairs:
+    for one, two in pairs:
         weights = ""
-        if round(was.weight, _DECIMALS) != round(now.weight, _DECIMALS):
-            weights = f": {weight(was.weight)} → {weight(now.weight)}"
-        described = [*_texts(2, description=(was.description, now.description))]
-        if was.name != now.name or weights or described:
-            yield DiffLine("~", f"{_named(was.name, now.name)}{weights}", 1)
+        if round(one.weight, _DECIMALS) != round(two.weight, _DECIMALS):
+            weights = f": {weight(one.weight)} → {weight(two.weight)}"
+        described = [*_texts(one, two, "description", level=2)]
+        if one.name != two.name or weights or described:
+            yield DiffLine("~", f"{_named(one.name, two.name)}{weights}", 1)
             yield from described
 
 
@@ -113,14 +103,22 @@ def _named(was: str, now: str) -> str:
     return now if was == now else f"{now}, was {was}"
 
 
-def _texts(level: int, **texts: tuple[str, str]) -> Iterator[DiffLine]:
-    for label, (before, after) in texts.items():
-        if before != after:
-            yield DiffLine("~", f"{label}: {before or '-'} → {after or '-'}", level)
+def _texts(
+    before: object, after: object, *names: str, level: int = 0, **labelled: str
+) -> Iterator[DiffLine]:
+    """Lines of the attributes that differ; `labelled` ones under another name."""
+    for label, name in {**{name: name for name in names}, **labelled}.items():
+        old, new = getattr(before, name), getattr(after, name)
+        if old != new:
+            yield DiffLine("~", f"{label}: {old or '-'} → {new or '-'}", level)
 
 
-def _criteria(mark: Mark, criteria: Rubric | Sequence[Criterion] | None) -> Iterator[DiffLine]:
-    for each in criteria.criteria if isinstance(criteria, Rubric) else criteria or ():
+def _criteria_of(member: Member) -> Sequence[Criterion]:
+    return member.rubric.criteria if member.rubric else ()
+
+
+def _criteria(mark: Mark, criteria: Sequence[Criterion]) -> Iterator[DiffLine]:
+    for each in criteria:
         said = f": {each.description}" if each.description else ""
         yield DiffLine(mark, f"{weight(each.weight)} {each.name}{said}", 1)
 
@@ -148,9 +146,7 @@ def _same_text(before: Criterion | Member, after: Criterion | Member) -> bool:
 def _same_member(before: Member, after: Member) -> bool:
     """True for the same texts, and where two criteria, and half of them all, are the same."""
     old, new = (
-        {(*_words(each), each.name.casefold()) for each in side.rubric.criteria}
-        if side.rubric
-        else set()
+        {(*_words(each), each.name.casefold()) for each in _criteria_of(side)}
         for side in (before, after)
     )
     shared = len(old & new)
@@ -160,6 +156,5 @@ def _same_member(before: Member, after: Member) -> bool:
 def _words(record: Criterion | Member) -> list[str]:
     if isinstance(record, Criterion):
         return record.description.casefold().split()
-    criteria = record.rubric.criteria if record.rubric else ()
-    listed = [f"{each.name} {each.description}" for each in criteria]
+    listed = [f"{each.name} {each.description}" for each in _criteria_of(record)]
     return " ".join([record.persona.description, *listed]).casefold().split()

@@ -12,10 +12,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
@@ -25,7 +26,6 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from personas.errors import PromptError
 from personas.files import read_text
-from personas.format import with_article
 from personas.untrusted import Cleaner, Own, marker, without_tokens
 
 Role = Literal["system", "user", "assistant"]
@@ -97,6 +97,13 @@ _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
 _BEGINNING = re.compile(r"\s*([^{]*)(?:\{\{\s*(number)\s*\}\}([^{]?))?")
 _LETTERS = re.compile(r"[^\W\d_]{3}")
+_PLAIN = re.compile(r"\{\{ *([A-Za-z_]\w*) *\}\}", re.ASCII)
+_JINJA_ONLY = re.compile(r"\{[{%#]|\r|\n\Z")
+_WORD = re.compile(r"[^\W\d_]+")
+_SPELLED = re.compile(r"[A-Z]{1,3}|[B-DF-HJ-NP-TV-Z]+")
+_VOWEL_IN_SPEECH = re.compile(
+    r"(?!eu|uni(?!n|d|m)|u[kstr][aeiou]|ukr|one|once)[aeiou]|heir|honest|hono|hour", re.IGNORECASE
+)
 _OPEN = Own("\0")
 
 
@@ -128,24 +135,26 @@ class Template:
     @property
     def placeholders(self) -> frozenset[str]:
         """The names of the values that are still to be put in."""
-        names = frozenset[str]().union(*(_names(text) for _, text in self.turns))
+        names = frozenset[str]()
+        for _, text in self.turns:
+            names |= _names(text)
         return names - self.bound.keys()
 
     def bind(self, values: Mapping[str, str]) -> Template:
         """The template with some values put in; the others stay open."""
-        return replace(self, bound=self._cleaned(values))
+        return replace(self, bound=self._with(values))
 
     def render(self, values: Mapping[str, str]) -> tuple[Turn, ...]:
         """The finished turns, which know how far they are the same for all values."""
-        known, texts = self._cleaned(values), []
+        known, turns = self._with(values), []
         try:
-            for (_, text), (begun, _) in zip(self.turns, self._begun, strict=True):
-                texts.append(begun if self.bound.keys() >= _names(text) else _fill(text, known))
-        except jinja2.UndefinedError as error:
+            for (role, text), (begun, shared) in zip(self.turns, self._begun, strict=True):
+                filled = begun if self.bound.keys() >= _names(text) else _filler(text)(known)
+                turns.append(Turn(role, filled, shared))
+        except (jinja2.UndefinedError, KeyError) as error:
             missing = _listed(self.placeholders - values.keys())
             raise PromptError(f"prompt {self.name!r}: no value for {missing}") from error
-        turns = zip(self.turns, texts, self._begun, strict=True)
-        return tuple([Turn(role, text, shared) for (role, _), text, (_, shared) in turns])
+        return tuple(turns)
 
     @cached_property
     def _begun(self) -> list[tuple[str, int]]:
@@ -153,29 +162,33 @@ class Template:
         found, same = [], True
         values = {**self.bound, **dict.fromkeys(self.placeholders, _OPEN)}
         for _, text in self.turns:
-            filled = _fill(text, values)
+            filled = _filler(text)(values)
             beginning, opened, _ = filled.partition(_OPEN)
             found.append((filled, len(beginning) if same else 0))
             same = same and not opened
         return found
 
-    def _cleaned(self, values: Mapping[str, str]) -> dict[str, Own]:
-        cleaned = {name: self.cleaner.value(value) for name, value in values.items()}
-        if "persona" in cleaned:
-            cleaned["a_persona"] = Own(with_article(cleaned["persona"]))
-        return {**self.bound, **cleaned}
+    def _with(self, values: Mapping[str, str]) -> dict[str, Own]:
+        known = dict(self.bound)
+        for name, value in values.items():
+            known[name] = value if isinstance(value, Own) else self.cleaner.value(value)
+        if "persona" in values:
+            known["a_persona"] = Own(with_article(known["persona"]))
+        return known
 
 
 _JINJA = SandboxedEnvironment(undefined=jinja2.StrictUndefined)
 
 
 @cache
-def _compiled(text: str) -> jinja2.Template:
-    return _JINJA.from_string(text)
-
-
-def _fill(text: str, values: Mapping[str, str]) -> str:
-    return _compiled(text).render(values)
+def _filler(text: str) -> Callable[[Mapping[str, str]], str]:
+    """A turn's text as a function of its values: without Jinja where it has but plain ones."""
+    literals, names = _PLAIN.split(text)[::2], _PLAIN.findall(text)
+    if _JINJA_ONLY.search("".join(literals)) or _names(text) != frozenset(names):
+        return _JINJA.from_string(text).render
+    escaped = [each.replace("{", "{{").replace("}", "}}") for each in literals]
+    opened = [f"{{{name}}}" for name in names]
+    return "".join(chain(*zip_longest(escaped, opened, fillvalue=""))).format_map
 
 
 @cache
@@ -183,8 +196,20 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(meta.find_undeclared_variables(_JINJA.parse(text)))
 
 
+def with_article(name: str) -> str:
+    """``a nurse``, ``an NLP scientist``, by how the first word sounds."""
+    word = next(iter(_WORD.findall(name)), "")
+    spelled = _SPELLED.fullmatch(word)  # letter by letter: "en-el-pee"
+    vowel = word[0] in "AEFHILMNORSX" if spelled else _VOWEL_IN_SPEECH.match(word)
+    return f"{'an' if vowel else 'a'} {name}"
+
+
 class PromptSet:
-    """All prompts of one folder, checked; `cleaner` neutralises texts for them."""
+    """All prompts of one folder, checked; `cleaner` neutralises texts for them.
+
+    `hashes` has the SHA-256 of each prompt's text, in hexadecimal, to name what a run was asked;
+    pieces are among them where they are other ones than those that are shipped.
+    """
 
     def __init__(self, name: str, texts: Mapping[str, str], *, source: str) -> None:
         self.name = name
@@ -210,6 +235,13 @@ class PromptSet:
                 each: Template.parse(each, text, cleaner) for each, text in family.items()
             }
             self._others |= family
+        self._marks = "token" in self["passage"].placeholders
+        changed = {
+            prompt: text
+            for prompt, text in self._texts.items()
+            if prompt in PROMPTS or text != _shipped(SHIPPED).get(prompt)
+        }
+        self.hashes = _hashes(changed)
 
     @classmethod
     def load(cls, name_or_folder: str | os.PathLike[str]) -> PromptSet:
@@ -263,14 +295,15 @@ class PromptSet:
         Where the set's ``passage`` has no ``{{token}}`` to do that, what could pass for a part of
         the prompt is neutralised instead.
         """
-        if "token" not in self["passage"].placeholders:
-            return self.piece("passage", {"text": text})
-        text = without_tokens(text)
-        return self.piece("passage", {"text": Own(text), "token": marker(text, query=query)})
+        values = {"text": text}
+        if self._marks:
+            text = without_tokens(text)
+            values = {"text": Own(text), "token": marker(text, query=query)}
+        return self.piece("passage", values)
 
     def piece(self, name: str, values: Mapping[str, str]) -> Own:
         """A piece of a prompt, e.g. ``criterion``, with its values."""
-        (turn,) = self[name].render(values)
+        (turn,) = self._templates[name].render(values)
         return Own(turn.text)
 
     def turns(self, turns: Iterable[tuple[str, str]]) -> Own:
@@ -278,27 +311,13 @@ class PromptSet:
         values = ({"speaker": role.title(), "turn": text} for role, text in turns)
         return Own("\n\n".join(self.piece("rag_rankrag_turn", each) for each in values))
 
-    @cached_property
-    def hashes(self) -> Mapping[str, str]:
-        """SHA-256 of each prompt's text, in hexadecimal; they name what a run was asked.
-
-        Pieces are among them where they are other ones than those that are shipped.
-        """
-        return _hashes(
-            {
-                prompt: text
-                for prompt, text in self._texts.items()
-                if prompt in PROMPTS or text != _shipped(SHIPPED).get(prompt)
-            }
-        )
-
     def comparative_hashes(self, prompt: str) -> Mapping[str, str]:
-        """The same for a prompt of a ranker that compares, and what goes with it."""
+        """`hashes` of a prompt of a ranker that compares, and what goes with it."""
         shared = {name: self.hashes[name] for name in ("passage", "repair") if name in self.hashes}
         return {**self.hashes_of((prompt, "compared_passage")), **shared}
 
     def hashes_of(self, prompts: Iterable[str]) -> Mapping[str, str]:
-        """The same for prompts that a folder may leave out."""
+        """`hashes` of prompts that a folder may leave out."""
         return _hashes({prompt: self._others[prompt] for prompt in prompts})
 
 

@@ -58,6 +58,7 @@ _ENTRIES = (
     r"Expert \d{1,4},",
     r"(?:(?<=\#)|(?<=\#\s))(?:Instruction|Response|Input)\b",
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TOKEN_LENGTH = 8
 _PIECE = 50_000  # characters
 
@@ -81,14 +82,21 @@ def fence(passage: str, *, query: str) -> Own:
     return Own(f"<<<{token}\n{passage}\n{token}>>>")
 
 
-def marker(passage: str, *, query: str) -> str:
+def encodable(text: str) -> str:
+    """`text` as UTF-8 can carry it: surrogate pairs joined, lone halves replaced by U+FFFD."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def marker(passage: str, *, query: str) -> Own:
     """Eight hexadecimal digits for markers around the passage, which does not contain them."""
     salt = 0
     while True:
         digest = hashlib.sha256(f"{salt}\0{query}\0{passage}".encode(errors="surrogatepass"))
         token = digest.hexdigest()[:_TOKEN_LENGTH]
         if token not in passage:
-            return token
+            return Own(token)
         salt += 1
 
 

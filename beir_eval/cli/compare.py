@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
-from beir_eval.compare import FIRST_STAGE_NAME, compare_pair, open_pair
+from beir_eval.compare import FIRST_STAGE_NAME, compare_files, compare_run_folders
 from beir_eval.data.datasets import read_qrels
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, present
@@ -18,9 +18,8 @@ from mcranker.cli.verb import Reads, Verb, flag, output_flag, refuse_page
 from mcranker.paths import is_file, is_folder
 from personas.io.atomic import write_whole
 from personas.io.lines import STDIN
-from personas.io.pair_rankings import compare_files
 from personas.io.rankings import SUFFIXES
-from personas.report.comparison import as_dict, render_comparison, show_comparison
+from personas.report.comparison import render_comparison, show_comparison
 
 if TYPE_CHECKING:
     from personas.report.comparison import Compared
@@ -28,65 +27,45 @@ if TYPE_CHECKING:
 
 def _compare(ctx: click.Context) -> int:
     given = ctx.params
-    sources: tuple[str, str] = given["before"], given["after"]
+    before, after = sources = given["before"], given["after"]
     refuse_page(ctx)
-    found, names = (_files if any(map(_holds_rankings, sources)) else _runs)(ctx, sources)
+    stored = [_holds_rankings(name) for name in sources]
+    if any(stored) and not all(stored):
+        run, other = sources if stored[1] else (after, before)
+        raise click.UsageError(
+            f"{run!r} is a run and {other!r} is none; give two runs (OUT/DATASET/RANKER), "
+            "or two files or folders of saved rankings",
+            ctx,
+        )
+    found: Compared
+    if all(stored):
+        for option in ("measure", "queries"):
+            if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{option} goes with runs; leave it out", ctx)
+        grades = None if given["qrels"] is None else read_qrels(given["qrels"])
+        source = given["qrels"] or ""
+        found = compare_files(before, after, query=given["query"], grades=grades, source=source)
+    else:
+        if given["qrels"]:
+            raise click.UsageError("run folders bring their own judgements; leave out --qrels", ctx)
+        options = {"measure": given["measure"], "top": given["queries"], "query": given["query"]}
+        found = compare_run_folders(before, after, **options)
     if given["html"] is None:
         shown = partial(show_comparison, found=found, top=given["passages"])
-        return present(ctx, shown, comparison=as_dict(found))
+        return present(ctx, shown, comparison=found.to_dict())
+    names = [Path(name).name or name for name in sources]
     page = render_comparison(found, before=names[0], after=names[1], footer=footer(ctx))
     write_whole(given["html"], page)
     say(f"the page is {given['html']}")
     return DONE
 
 
-def _files(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tuple[str, str]]:
-    """Compare saved rankings; also return the names that the page gives them."""
-    given = ctx.params
-    for name in sources:
-        if not _holds_rankings(name):
-            other = sources[name == sources[0]]
-            raise click.UsageError(
-                f"{name!r} is a run and {other!r} is none; give two runs (OUT/DATASET/RANKER), "
-                "or two files or folders of saved rankings",
-                ctx,
-            )
-    for option in ("measure", "queries"):
-        if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{option} goes with runs; leave it out", ctx)
-    found = compare_files(
-        *sources,
-        query=given["query"],
-        grades=None if given["qrels"] is None else read_qrels(given["qrels"]),
-        source=given["qrels"] or "",
-    )
-    return found, (Path(sources[0]).name or sources[0], Path(sources[1]).name or sources[1])
-
-
-def _runs(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tuple[str, str]]:
-    """Compare runs of a data set; also return their labels."""
-    given = ctx.params
-    if given["qrels"]:
-        raise click.UsageError("run folders bring their own judgements; leave out --qrels", ctx)
-    pair = open_pair(*sources)
-    found = compare_pair(
-        pair,
-        measure=given["measure"],
-        top=given["queries"],
-        query=given["query"],
-    )
-    shown = found if given["query"] is None else found.comparisons[0]
-    return shown, (pair.a.label, pair.b.label)
-
-
 def _holds_rankings(name: str) -> bool:
     """True for a file or folder of saved rankings; False for a run."""
     path = Path(name)
-    if name == FIRST_STAGE_NAME:
+    if name == FIRST_STAGE_NAME or is_file(path / "manifest.json"):
         return False
-    if is_folder(path):
-        return not is_file(path / "manifest.json")
-    if name == STDIN or path.suffix.lower() in SUFFIXES:
+    if is_folder(path) or name == STDIN or path.suffix.lower() in SUFFIXES:
         return True
     if not is_file(path):
         return False

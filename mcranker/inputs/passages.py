@@ -24,7 +24,7 @@ from personas.ensembles import HIGHEST_SCORE
 from personas.errors import shown
 from personas.ranking.hit import Hit
 from personas.ranking.types import Passage, Query
-from personas.sanitize import encodable
+from personas.untrusted import encodable
 
 Doc: TypeAlias = (
     str | Mapping[str, Any] | Passage | Hit | LangChainDocument | LlamaIndexNode | HaystackDocument

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 REASONING_TOKENS = 4096
 """Tokens added to a reply's limit for models that always reason."""
+DECISIONS_SUFFIX = "+decisions"  # of an OpenAI model that was asked typed questions
 TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
 TOKENS_A_MESSAGE = 8  # for what providers put around each message
 
@@ -351,3 +352,40 @@ def state_bytes(state: State | None) -> int:
 
 def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+class Wrapper:
+    """A chat model that wraps another one; subclasses say how they answer."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self.name = model.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._model.capabilities
+
+    @property
+    def inner(self) -> ChatModel:
+        """The wrapped model."""
+        return self._model
+
+    @property
+    def innermost(self) -> ChatModel:
+        """The model that answers in the end."""
+        return self._model.innermost if isinstance(self._model, Wrapper) else self._model
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+def tokenizer_of(model: ChatModel) -> CutsByTokens | None:
+    """Return the model that cuts texts by its tokens; None if its tokenizer is not known here."""
+    model = model.innermost if isinstance(model, Wrapper) else model
+    return model if isinstance(model, CutsByTokens) else None
+
+
+def billed_as(model: str, request: ChatRequest) -> str:
+    """The name under which a call's tokens have their price, for `cost`."""
+    has_two_prices = model.startswith("openai:") and bool(request.questions)
+    return f"{model}{DECISIONS_SUFFIX}" if has_two_prices else model

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.llm.chat import ChatModel, ChatRequest
+from mcranker.llm.chat import ChatModel, ChatRequest, tokenizer_of
 from mcranker.llm.connect import connect
 from mcranker.llm.ledger.ledger import Ledger, Ledgered, place_of
 from mcranker.llm.ledger.postgres_store import PostgresStore
@@ -19,7 +19,6 @@ from mcranker.llm.limits.budget import Budget, Budgeted
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
 from mcranker.llm.scripted import ScriptedChat
-from mcranker.llm.wrapper import tokenizer_of
 
 ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mcranker.llm.chat import ChatRequest
 from mcranker.llm.provider import provider_of
 from personas.ranking.usage import Usage
 
 BATCH_SUFFIX = "+batch"  # of a model that is asked through its batch API
-DECISIONS_SUFFIX = "+decisions"  # of an OpenAI model that was asked typed questions
 
 _SHORT = 100_000  # tokens of a call, below which no price depends on its length
 _SAMPLE = 1000  # tokens
@@ -36,12 +34,6 @@ def listed_price(provider: str, name: str, usage: Usage) -> float | None:
         + cached * usage.cached_input_tokens
         + output * usage.output_tokens
     )
-
-
-def billed_as(model: str, request: ChatRequest) -> str:
-    """The name under which a call's tokens have their price, for `cost`."""
-    has_two_prices = model.startswith("openai:") and bool(request.questions)
-    return f"{model}{DECISIONS_SUFFIX}" if has_two_prices else model
 
 
 @lru_cache(maxsize=256)

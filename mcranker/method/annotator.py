@@ -15,8 +15,8 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.logs import safe_logger
+from mcranker.method.ask import Rows
 from mcranker.method.session import Session
-from mcranker.replies.judge_health import Rows
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
 from mcranker.replies.scoring import Scoring
@@ -87,7 +87,7 @@ class PromptJudge(Actor[Rows]):
         session, prompt, (row,) = self._session, self._prompt, rows
         assert prompt is not None, "the rubric comes before the passages"
         assert self._ensembler is not None
-        passage, answer = session.passage(row), prompt.answer
+        passage, answer = session.passages[session.distinct[row]], prompt.answer
         shown: dict[str, str] = {"passage": session.delimited(row)}
         if not prompt.in_markers:
             shown = {"passage_text": Name(session.as_data(passage))}
@@ -134,7 +134,9 @@ class Annotator(PromptJudge):
             by_person = member.origin == "human" or edited(member)
             member = member.model_copy(update={"rubric": known[member.name]})
             member = member if by_person else sealed(member)
-        self.member = member = with_instruction(member, config.instruction)
+        if config.instruction:
+            member = with_instruction(member, config.instruction)
+        self.member = member
         values = {"persona": Name(member.name), "description": member.persona.description}
         if member.rubric is None:
             template = session.prompts["score_without_criteria"].bind(values)

@@ -19,10 +19,9 @@ from mcranker.llm.chat import (
 )
 from mcranker.llm.typed_answers import DECLINED, missing
 from mcranker.method.annotator import Scores, missing_score
-from mcranker.method.ask import ReplyForm
+from mcranker.method.ask import ReplyForm, Rows
 from mcranker.method.questions import Entry, QuestionSheet
 from mcranker.method.session import Session
-from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_named_integers
 from mcranker.replies.schemas import named_integers_schema

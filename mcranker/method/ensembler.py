@@ -15,11 +15,11 @@ from mcranker.errors import ConfigError, FormNotKept, ModelError
 from mcranker.events import PassageAssessed, PassageScored, RubricWritten, TeamRecruited
 from mcranker.llm.limits.retries import DOWN
 from mcranker.method.annotator import Annotator, Scores, missing_score
+from mcranker.method.ask import Rows
 from mcranker.method.batch_judge import BatchJudge
 from mcranker.method.questions import TypedQuestions
 from mcranker.method.recruiter import recruit
 from mcranker.method.session import Session
-from mcranker.replies.judge_health import Rows
 from mcranker.replies.read import read_score
 from mcranker.replies.schemas import integer_schema
 from mcranker.runtime.actor import Actor
@@ -44,24 +44,6 @@ class Scored:
     members: Sequence[Member] = ()
     assessed: ScoreMatrix | None = None
     partial: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TeamKnown:
-    """To the ensembler: the number of judges, and of columns of the score matrix."""
-
-    columns: int
-    judges: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """To the ensembler: this judge can score from now on."""
-
-    judge: int
-    actor: Actor[Rows]
-    columns: Mapping[int, str]
-    at_once: int = 1
 
 
 async def score_by_team(session: Session) -> Scored:
@@ -122,18 +104,17 @@ async def _score(
         # It may have come already, and then nothing must begin.
         await anyio.lowlevel.checkpoint_if_cancelled()
         await session.prepare_texts()
-        await session.count_words()
+        if session.models.scoring.capabilities.statistics:
+            await session.count_words()
         async with task_group() as group:
             group.start_soon(ensembler.run)
             if ensembler.assessor is not None:
                 group.start_soon(ensembler.assessor.run)
             await start(group)
             await ensembler.complete.wait()
-            for ready in ensembler.judges.values():
-                ready.actor.close()
-            if ensembler.assessor is not None:
-                ensembler.assessor.close()
-            ensembler.close()
+            for actor in (*ensembler.judges.values(), ensembler.assessor, ensembler):
+                if actor is not None:
+                    actor.close()
     return not ensembler.complete.is_set()
 
 
@@ -160,7 +141,7 @@ async def _seat(
         if member.rubric is not None:
             await session.emit(RubricWritten(session.query.id, member.name, member.rubric))
         if ensembler is not None:
-            await ensembler.tell(Ready(column, annotator, {column: member.name}))
+            await ensembler.seat(annotator, {column: member.name}, column)
 
     async with task_group() as writing:
 
@@ -177,12 +158,12 @@ async def _seat(
         if plan.recruits:
             sit_down(await recruit(session))
         if ensembler is not None:
-            await ensembler.tell(TeamKnown(len(annotators), len(annotators)))
+            await ensembler.know_team(len(annotators), len(annotators))
         personas = tuple(annotator.member.persona for annotator in annotators)
         await session.emit(TeamRecruited(session.query.id, personas))
 
 
-class Ensembler(Actor[TeamKnown | Ready | Scores]):
+class Ensembler(Actor[Scores]):
     """Hands out calls, collects scores, and detects complete passages and queries.
 
     Every judge scores every passage (Eq. 3): passage by passage, or judge by judge where the model
@@ -201,8 +182,10 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
         self._by_judge = seats > places
         self._together = slots is not None or self._by_judge
         self._judge_count = seats  # as far as is known
-        self._team: TeamKnown | None = None
-        self.judges: dict[int, Ready] = {}
+        self._column_count: int | None = None
+        self._at_once = 1  # passages a call
+        self.judges: dict[int, Actor[Rows]] = {}
+        self._columns: dict[int, Mapping[int, str]] = {}  # judge -> names of its columns
         self._next: dict[int, int] = {}  # judge -> row
         self._under_way: set[tuple[int, int]] = set()  # rows and judges
         self._begun = self._done = 0  # calls
@@ -226,8 +209,22 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
     async def let_judge(self, judge: Actor[Rows], names: Sequence[str], group: TaskGroup) -> None:
         """Start a judge that scores for all columns of these names, one passage or several."""
         group.start_soon(judge.run)
-        await self.tell(TeamKnown(len(names), judges=1))
-        await self.tell(Ready(0, judge, dict(enumerate(names)), getattr(judge, "at_once", 1)))
+        self._at_once = getattr(judge, "at_once", 1)
+        self._most *= self._at_once
+        await self.know_team(len(names), 1)
+        await self.seat(judge, dict(enumerate(names)), 0)
+
+    async def know_team(self, columns: int, judges: int) -> None:
+        """Take note of the number of columns of the score matrix, and of judges."""
+        self._column_count, self._judge_count = columns, judges
+        self.matrix.keep(columns)
+        self._to_assess += [row for row, answers in enumerate(self._answers) if answers == columns]
+        await self._go_on()
+
+    async def seat(self, judge: Actor[Rows], columns: Mapping[int, str], number: int) -> None:
+        """Let a judge score from now on, for the columns of these names."""
+        self.judges[number], self._columns[number], self._next[number] = judge, columns, 0
+        await self._go_on()
 
     def close_at_deadline(self, columns: int) -> None:
         """Mark outstanding scores as missing. The matrix keeps the first `columns` columns."""
@@ -236,52 +233,40 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
             if scores is not None:
                 scores.close(DEADLINE)
 
-    async def _take_in(self, message: TeamKnown | Ready | Scores) -> None:
-        match message:
-            case Scores(judge=judge) if judge == _ASSESSOR:
-                await self._take_assessment(message)
-            case Scores():
-                await self._take_scores(message)
-            case Ready():
-                self.judges[message.judge] = message
-                self._next[message.judge] = 0
-                self._most *= message.at_once
-            case TeamKnown():
-                self._team = message
-                self._judge_count = message.judges
-                self.matrix.keep(message.columns)
-                for row, answers in enumerate(self._answers):
-                    if answers == message.columns:
-                        self._to_assess.append(row)
-        calls, team = len(self._answers) * self._judge_count, self._team
-        if self._begun < calls or self.assessor is not None:
-            await self._hand_out(calls)
-        if self._done < calls or team is None:
-            return
-        if self.assessor is None or self._assessments == len(self._answers):
-            self._failures.check()
-            self._assess_failures.check()
-            self.complete.set()
-
-    async def _take_scores(self, message: Scores) -> None:
+    async def _take_in(self, message: Scores) -> None:
         session, row = self._session, message.row
-        columns = self.judges[message.judge].columns
+        if message.judge == _ASSESSOR:
+            await self._take_assessment(message)
+            return
+        columns = self._columns[message.judge]
         self._under_way.discard((row, message.judge))
         self._done += 1
         for column, score in zip(columns, message.scores, strict=True):
             self.matrix.rows[row][column] = score
             self._failures.note(row, score)
         self._answers[row] += len(columns)
-        if self._team is not None and self._answers[row] == self._team.columns:
+        if self._answers[row] == self._column_count:
             self._to_assess.append(row)
-        if session.job.emit is None:
+        if session.job.emit is not None:
+            passage, each = session.passage(row).id, len(columns)
+            total = len(self._answers) * self._judge_count * each
+            given = zip(columns.values(), message.scores, strict=True)
+            for done, (persona, score) in enumerate(given, start=(self._done - 1) * each + 1):
+                outcome = score.value, score.reason, done, total
+                await session.job.emit(PassageScored(session.query.id, passage, persona, *outcome))
+        await self._go_on()
+
+    async def _go_on(self) -> None:
+        """Hand out calls, and find out whether all is done."""
+        calls = len(self._answers) * self._judge_count
+        if self._begun < calls or self.assessor is not None:
+            await self._hand_out(calls)
+        if self._done < calls or self._column_count is None:
             return
-        passage, each = session.passage(row).id, len(columns)
-        total = len(self._answers) * self._judge_count * each
-        given = zip(columns.values(), message.scores, strict=True)
-        for done, (persona, score) in enumerate(given, start=(self._done - 1) * each + 1):
-            outcome = score.value, score.reason, done, total
-            await session.job.emit(PassageScored(session.query.id, passage, persona, *outcome))
+        if self.assessor is None or self._assessments == len(self._answers):
+            self._failures.check()
+            self._assess_failures.check()
+            self.complete.set()
 
     async def _take_assessment(self, message: Scores) -> None:
         session, (score,) = self._session, message.scores
@@ -293,6 +278,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
         passage, total = session.passage(message.row), len(self._answers)
         outcome = score.value, score.reason, self._assessments, total
         await session.emit(PassageAssessed(session.query.id, passage.id, *outcome))
+        await self._go_on()
 
     async def _hand_out(self, calls: int) -> None:
         # No mailbox fills up: it takes as many messages as may be under way. An actor that
@@ -300,10 +286,10 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             while len(self._under_way) < self._most and (call := self._next_call()) is not None:
                 row, judge = call
-                ready, rows = self.judges[judge], [row]
-                while len(rows) < ready.at_once and (call := self._next_call()) is not None:
+                rows = [row]
+                while len(rows) < self._at_once and (call := self._next_call()) is not None:
                     rows.append(call[0])
-                await ready.actor.tell(tuple(rows))
+                await self.judges[judge].tell(tuple(rows))
             may_assess = self._done == calls or (self.assessor and not self._assess_last)
             while self.assessor and may_assess and self._to_assess:
                 if len(self._assessing) >= self._most_assessing:
@@ -311,8 +297,8 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
                 row = self._to_assess.popleft()
                 self._assessing.add(row)
                 names: dict[int, str] = {}
-                for ready in self.judges.values():
-                    names |= ready.columns
+                for columns in self._columns.values():
+                    names |= columns
                 given = enumerate(self.matrix.rows[row])
                 scores = [(names[place], each.value if each else None) for place, each in given]
                 await self.assessor.tell((row, scores))

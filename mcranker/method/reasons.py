@@ -19,9 +19,9 @@ from mcranker.method.annotator import (
     rubric_as_text,
     rubrics_as_text,
 )
+from mcranker.method.ask import Rows
 from mcranker.method.session import Job, Session
 from mcranker.ranking import Ranking
-from mcranker.replies.judge_health import Rows
 from mcranker.replies.schemas import reasons_schema
 from mcranker.replies.windows import read_reasons
 from mcranker.runtime.bridge import task_group
@@ -29,9 +29,8 @@ from personas import Member, PromptSet
 from personas.ranking.hit import Hit
 from personas.ranking.types import Reason
 from personas.ranking.usage import UsageTable
-from personas.sanitize import encodable
 from personas.templates import Template
-from personas.untrusted import Name, Own
+from personas.untrusted import Name, Own, encodable
 
 logger = safe_logger("mcranker")
 

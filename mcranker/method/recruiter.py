@@ -10,7 +10,7 @@ import anyio.to_thread
 from mcranker.errors import ReplyError
 from mcranker.llm.chat import ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
-from mcranker.method.session import LONG, Session, passage_text
+from mcranker.method.session import LONG, Session
 from mcranker.method.team_plan import TeamPlan, as_recruited
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_personas
@@ -69,7 +69,7 @@ async def _invent(
     session: Session, plan: TeamPlan, about: str, example: Passage
 ) -> tuple[Member, ...]:
     """Guess who would ask the query, from the query and one example passage."""
-    shown = passage_text(example, session.shown_text(example), session.config)
+    shown = session.titled(example)
     fence = partial(session.prompts.passage, shown, query=about)
     passage = fence() if len(shown) < LONG else await anyio.to_thread.run_sync(fence)
 

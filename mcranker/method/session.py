@@ -8,7 +8,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
+from operator import attrgetter
 from typing import TypeVar, Unpack
 
 import anyio
@@ -18,12 +20,10 @@ from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit, Event
-from mcranker.llm.chat import ChatModel, ChatReply, PassageStatistics, Tag
+from mcranker.llm.chat import ChatModel, ChatReply, PassageStatistics, Tag, tokenizer_of
 from mcranker.llm.models import Models
-from mcranker.llm.wrapper import tokenizer_of
-from mcranker.method.ask import ReplyForm, ask
+from mcranker.method.ask import Form, ReplyForm, ask
 from mcranker.method.team_plan import TeamPlan
-from mcranker.replies.judge_health import Form
 from personas import Member, PromptSet, Rubric
 from personas.ensembles import distinct
 from personas.ranking.types import Passage, Query
@@ -93,7 +93,7 @@ class Session:
     number: int = field(default_factory=count(1).__next__)
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
     statistics: PassageStatistics | None = None
-    forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=lambda: defaultdict(Form))
+    forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=partial(defaultdict, Form))
     _began: dict[str, float] = field(default_factory=dict)
     _delimited: dict[int, Own] = field(default_factory=dict)
 
@@ -103,7 +103,7 @@ class Session:
         config, query = job.config, job.query
         query = replace(query, text=query.text.lower()) if config.lowercase_query else query
         passages = job.passages[: config.depth]
-        rows, group_of = distinct(each.content for each in passages)
+        rows, group_of = distinct(map(attrgetter("content"), passages))
         plan = plan or TeamPlan()
         return cls(job, query, passages, config, job.models, prompts, plan, rows, group_of)
 
@@ -125,8 +125,7 @@ class Session:
         """Return a row's passage for models: between markers that it cannot contain."""
         found = self._delimited.get(row)
         if found is None:
-            passage = self.passage(row)
-            text = passage_text(passage, self.shown_text(passage), self.config)
+            text = self.titled(self.passages[self.distinct[row]])
             found = self._delimited[row] = self.prompts.passage(text, query=self.query.text)
         return found
 
@@ -149,24 +148,37 @@ class Session:
 
     def as_data(self, passage: Passage) -> str:
         """Return the passage for typed questions: its title, and the text that models see."""
-        return without_tokens(passage_text(passage, self.shown_text(passage), self.config))
+        return without_tokens(self.titled(passage))
+
+    def titled(self, passage: Passage) -> str:
+        """Return the passage's title, a separator, and the text that models see."""
+        config, text = self.config, self.shown_text(passage)
+        if passage.title:
+            text = f"{passage.title}{config.title_separator}{text}"
+        return text.replace('"', "'") if config.single_quotes else text
 
     def shown_text(self, passage: Passage) -> str:
         """Return the part of the passage's text that models see."""
-        known = self.texts.get(passage.content)
-        return _cut(passage.text, self.config.max_passage_words) if known is None else known
+        text, most = passage.text, self.config.max_passage_words
+        if self.texts and (known := self.texts.get(passage.content)) is not None:
+            return known
+        if most is not None and len(text) > most:
+            for number, word in enumerate(_WORD.finditer(text), start=1):
+                if number > most:
+                    return text[: word.start()].rstrip()
+        return text
 
     async def prepare_texts(self) -> None:
         """Cut the passages' texts to ``max_passage_tokens``, and fence them if they are long."""
-        most, tokenizer = self.config.max_passage_tokens, tokenizer_of(self.models.scoring)
-        characters = 0
-        for row in range(len(self.distinct)):
-            passage = self.passage(row)
+        most, characters = self.config.max_passage_tokens, 0
+        tokenizer = None if most is None else tokenizer_of(self.models.scoring)
+        for place in self.distinct:
+            passage = self.passages[place]
             characters += len(passage.text)
             if most is not None and tokenizer is not None and passage.content not in self.texts:
                 cut = await tokenizer.cut(self.shown_text(passage), most)
                 self.texts[passage.content] = cut
-        if self.models.scoring.capabilities.prompts and characters > LONG:
+        if characters > LONG and self.models.scoring.capabilities.prompts:
             # All at once, when the first call is made, it would hold up the event loop.
             await anyio.to_thread.run_sync(
                 lambda: [self.delimited(row) for row in range(len(self.distinct))],
@@ -174,9 +186,7 @@ class Session:
             )
 
     async def count_words(self) -> None:
-        """Count the query's words in all passages, if the scoring model weighs them."""
-        if not self.models.scoring.capabilities.statistics:
-            return
+        """Count the query's words in all passages."""
         from mcranker.encoders.term_coverage import statistics_of
 
         texts = {each.content: each for each in self.job.passages}.values()
@@ -231,18 +241,3 @@ class Session:
         """Send an event to the listener, if there is one."""
         if self.job.emit is not None:
             await self.job.emit(event)
-
-
-def passage_text(passage: Passage, body: str, config: RankerConfig) -> str:
-    """Title, separator and `body`, which is the text, perhaps cut."""
-    text = f"{passage.title}{config.title_separator}{body}" if passage.title else body
-    return text.replace('"', "'") if config.single_quotes else text
-
-
-def _cut(text: str, most: int | None) -> str:
-    if most is None or len(text) <= most:
-        return text
-    for number, word in enumerate(_WORD.finditer(text), start=1):
-        if number > most:
-            return text[: word.start()].rstrip()
-    return text

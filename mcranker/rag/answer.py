@@ -27,8 +27,7 @@ from mcranker.replies.loose_json import CUT, LONGEST, Unreadable, find, fold, re
 from mcranker.replies.schemas import claims_schema
 from personas import PromptSet
 from personas.ranking.types import Query
-from personas.sanitize import encodable
-from personas.untrusted import Name, Own
+from personas.untrusted import Name, Own, encodable
 
 if TYPE_CHECKING:
     from mcranker.retrieval.embedders import Embedder

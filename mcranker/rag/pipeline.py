@@ -39,8 +39,8 @@ from mcranker.retrieval.embedders import Embedder, connect_embedder
 from mcranker.retrieval.index import Index, cached_index
 from mcranker.retrieval.index_file import VERSION
 from mcranker.retrieval.readers import Skipped, Source, read_documents
-from mcranker.runtime.bridge import Bridge
-from mcranker.runtime.service import Service, Stream, check_loop, dispatch, named, note_failure
+from mcranker.runtime.bridge import Bridge, check_loop
+from mcranker.runtime.service import Service, Stream, dispatch, named, note_failure
 from personas import PromptSet
 from personas.errors import shown
 from personas.ranking.types import Passage, Query

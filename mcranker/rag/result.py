@@ -26,7 +26,8 @@ from personas.report.inspection import fair_limit, inspection_values
 from personas.report.page import ReportFooter, render_page
 from personas.report.screen import NOTE, Screen, clipped
 from personas.report.terminal import MARKS
-from personas.sanitize import encodable, json_text
+from personas.sanitize import json_text
+from personas.untrusted import encodable
 
 if TYPE_CHECKING:
     from mcranker.ranking import Ranking

@@ -17,6 +17,7 @@ from collections.abc import (
 )
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, Literal, Self, TypeAlias, Unpack
 
 import anyio
@@ -48,16 +49,8 @@ from mcranker.logs import safe_logger
 from mcranker.method.session import Job, Memory
 from mcranker.method.team_plan import TeamPlan, TeamSpec, as_team
 from mcranker.ranking import Ranking, check_first_stage, in_order
-from mcranker.runtime.bridge import Bridge
-from mcranker.runtime.service import (
-    Service,
-    Stream,
-    check_loop,
-    dispatch,
-    each_of,
-    named,
-    note_failure,
-)
+from mcranker.runtime.bridge import Bridge, check_loop
+from mcranker.runtime.service import Service, Stream, dispatch, each_of, named, note_failure
 from mcranker.tracing import ranking_span
 from personas import PromptSet
 from personas.errors import shown
@@ -325,7 +318,7 @@ class Ranker(Service):
             MissingScoreError: a score is missing and ``missing_policy="fail"``.
             BudgetExceeded: more calls would go beyond ``max_calls`` or ``max_cost``.
         """
-        return self._bridge.call(lambda: self.arank(query, docs, **options))
+        return self._bridge.call(partial(self.arank, query, docs, **options))
 
     async def arank(
         self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]
@@ -629,15 +622,18 @@ class Ranker(Service):
             return ranking
 
     def _ranking(self, job: Job, hits: Sequence[Hit], **more: Any) -> Ranking:
-        used = {stage for stage, _, _ in (*job.calls, *job.calls.reused)}
-        names = job.models.names
+        used = {stage for stage, _, _ in chain(job.calls, job.calls.reused)}
         parts: dict[str, Any] = {"personas": (), "team": None, "seconds": {}, **more}
         return Ranking(
             query=job.query,
             hits=tuple(hits),
             absolute=self.absolute,
             ranker=self.name,
-            models={role: names[role] for stage, role in _ROLE_OF.items() if stage in used},
+            models={
+                role: getattr(job.models, role).name
+                for stage, role in _ROLE_OF.items()
+                if stage in used
+            },
             config=job.config.recorded(),
             prompt_hashes=dict(self.hashes_for(job.config)),
             calls=job.calls,

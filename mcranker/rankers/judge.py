@@ -124,8 +124,9 @@ class PointwiseRanker(JudgeRanker):
             )
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
-        typed = OPTIONAL_PROMPTS["typed"] if config.questions is not None else ()
-        return {**self.prompts.hashes, **self.prompts.hashes_of(typed)}
+        if config.questions is None:
+            return self.prompts.hashes
+        return {**self.prompts.hashes, **self.prompts.hashes_of(OPTIONAL_PROMPTS["typed"])}
 
     def build_ranking(
         self,
@@ -164,7 +165,7 @@ class PointwiseRanker(JudgeRanker):
             (rule or session.config.rule).for_columns(scored.members, scored.names),
             hits,
             matrix.values,
-            [-1 if row in dropped else row for row in rows],
+            [-1 if row in dropped else row for row in rows] if dropped else rows,
             assessed=assessed.values[:, 0] if assessed else None,
             absolute=self.absolute,
         )

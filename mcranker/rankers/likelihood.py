@@ -27,9 +27,8 @@ from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.scoring import Scoring
 from personas import Member
 from personas.ranking.types import Query, Score
-from personas.sanitize import encodable
 from personas.templates import OPTIONAL_PROMPTS, Template
-from personas.untrusted import Cleaner
+from personas.untrusted import Cleaner, encodable
 
 DEFAULT_SCALE = 4
 """k of RG-S(0, k); the best of Zhuang et al."""

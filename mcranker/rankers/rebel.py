@@ -14,11 +14,11 @@ from mcranker.errors import FormNotKept, ModelError, ReplyError
 from mcranker.events import RubricWritten
 from mcranker.llm.chat import ChatReply
 from mcranker.method.annotator import Scores, missing_score
+from mcranker.method.ask import Rows
 from mcranker.method.ensembler import score_by_judge
 from mcranker.method.session import Session
 from mcranker.rankers.judge import LONGEST_QUERY, NO_TEAM, PointwiseRanker, demand, refuse
 from mcranker.ranking import Ranking
-from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import RELEVANCE_SCHEMA, properties_schema, window_schema
 from mcranker.replies.windows import (

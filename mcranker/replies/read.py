@@ -60,7 +60,8 @@ _EXPLANATION_KEYS = ("explanation", "description", "detail", "reason")
 
 def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
     """The integer under `key`, 0 to `top`; a reply that is a bare integer counts too."""
-    text = without_thinking(text)
+    if "<" in text:
+        text = without_thinking(text)
     if bare := _INTEGER.match(text):
         if cut:
             raise Unreadable("it was cut, so its number may lack digits.")

@@ -7,6 +7,7 @@ enumerations, because a range is not understood everywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from mcranker.llm.chat import ReplySchema
@@ -14,6 +15,7 @@ from mcranker.llm.chat import ReplySchema
 _STRING = {"type": "string"}
 
 
+@cache
 def integer_schema(key: str, top: int) -> ReplySchema:
     """An object whose only key holds an integer from 0 to `top`."""
     return ReplySchema(key.lower().replace(" ", "_"), _object({key: _integers(top)}))

@@ -83,9 +83,10 @@ class Scoring(ABC):
         return ""
 
     def _take(self, prompts: PromptSet, name: str, **values: str) -> None:
-        turns = prompts[name].render(values)
-        self.instruction = next((turn.text for turn in turns if turn.role != "assistant"), "")
-        self.prefill = next((turn.text for turn in turns if turn.role == "assistant"), "")
+        texts: dict[bool, str] = {}
+        for turn in prompts[name].render(values):
+            texts.setdefault(turn.role == "assistant", turn.text)
+        self.instruction, self.prefill = texts.get(False, ""), texts.get(True, "")
 
 
 class IntegerScoring(Scoring):
@@ -181,14 +182,10 @@ def expected_value(logprobs: Mapping[str, float] | None, labels: Sequence[str]) 
     return min(expected, float(len(labels) - 1))
 
 
-def _exact(number: float) -> Fraction:
-    return Fraction(repr(float(number)))
-
-
 def weighted_mean(scores: Sequence[float], weights: Sequence[float]) -> float:
     """The mean of the scores by weights that sum to 100, never outside the scores' range."""
     # As decimals, and rounded once: what is equal on paper is equal here.
-    pairs = zip(scores, weights, strict=True)
-    mean = float(sum(_exact(score) * _exact(weight) for score, weight in pairs) / 100)
+    exact = [[Fraction(repr(float(each))) for each in numbers] for numbers in (scores, weights)]
+    mean = float(sum(score * weight for score, weight in zip(*exact, strict=True)) / 100)
     # Weights sum to 100 but for rounding, which must not carry the mean off the scale.
     return min(max(mean, min(scores)), max(scores))

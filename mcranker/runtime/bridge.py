@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from mcranker.errors import MCRankerError
+from mcranker.errors import ConfigError, MCRankerError
 from mcranker.logs import safe_logger
 
 P = ParamSpec("P")
@@ -26,6 +26,17 @@ _UNTAKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _STOP_SECONDS = 5.0  # allowed to what is still under way when a bridge is closed
 
 logger = safe_logger("mcranker")
+
+
+def check_loop() -> None:
+    """Refuse event loops other than asyncio's."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigError(
+            "this is no event loop of asyncio; call the method for scripts in a thread, as in "
+            "trio.to_thread.run_sync(ranker.rank, query, docs)"
+        ) from None
 
 
 @contextlib.asynccontextmanager

@@ -20,9 +20,9 @@ from typing import Any, Generic, Self, TypeVar
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from mcranker.errors import BudgetExceeded, ConfigError, InputError, MCRankerError
+from mcranker.errors import BudgetExceeded, InputError, MCRankerError
 from mcranker.logs import safe_logger
-from mcranker.runtime.bridge import Bridge, task_group
+from mcranker.runtime.bridge import Bridge, check_loop, task_group
 from personas.ranking.types import Query
 
 T = TypeVar("T")
@@ -145,17 +145,6 @@ def _abandon(
         receive.close()
     else:
         loop.call_soon_threadsafe(stop)
-
-
-def check_loop() -> None:
-    """Refuse event loops other than asyncio's."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise ConfigError(
-            "this is no event loop of asyncio; call the method for scripts in a thread, as in "
-            "trio.to_thread.run_sync(ranker.rank, query, docs)"
-        ) from None
 
 
 def dispatch(

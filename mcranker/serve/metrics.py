@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers, Wrapper
 from mcranker.llm.models import ROLES, Models
 from mcranker.llm.prices import cost
-from mcranker.llm.wrapper import Wrapper
 
 if TYPE_CHECKING:
     import anyio

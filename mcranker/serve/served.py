@@ -21,10 +21,10 @@ from pydantic import ValidationError
 from mcranker.errors import BudgetExceeded, ConfigError, ModelError, UnsupportedCapability
 from mcranker.estimate import Estimate
 from mcranker.events import Emit, RankingDone
+from mcranker.llm.chat import tokenizer_of
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.masking import HOST_MARK, without_hosts
 from mcranker.llm.models import MODEL_OPTIONS, ROLES
-from mcranker.llm.wrapper import tokenizer_of
 from mcranker.logs import safe_logger
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.ranking import Ranking

@@ -60,15 +60,6 @@ def choose(
     return _to_show(*kept)
 
 
-def place_of_query(query: str, ids: Sequence[str]) -> int:
-    """The place from 0 of the query with that id, or else of that number from 1."""
-    if query in ids:
-        return ids.index(query)
-    if 1 <= (number := _number(query)) <= len(ids):
-        return number - 1
-    raise SchemaError(_unknown(query, ids))
-
-
 def _number(query: str) -> int:
     """The number that is written there; 0 for a text that is none."""
     return int(query) if query.isascii() and query.isdigit() else 0

@@ -64,9 +64,7 @@ class ComparedPassage:
     @property
     def moved(self) -> int | None:
         """Ranks it rose (positive) or fell (negative); None unless both ranked it."""
-        if self.before is None or self.after is None:
-            return None
-        return self.before.rank - self.after.rank
+        return self.before.rank - self.after.rank if self.before and self.after else None
 
     @property
     def weight(self) -> float:
@@ -109,20 +107,12 @@ class RankingComparison:
                     "passages cannot be told apart; make ids unique"
                 )
         team = diff_teams(one.team, two.team) if one.team and two.team else None
-        pairs = _same_personas(one, two, team)
-        passages = _passages(one, two, pairs, depth, first_stage)
-        used = [_used(one), _used(two)]
-        # What only one of them used, such as a model for recruiting, was not needed by the other.
-        settings = [
-            {name: said for name, said in of_side.items() if all(name in each for each in used)}
-            | _chosen(side)
-            for of_side, side in zip(used, (one, two), strict=True)
-        ]
+        passages = _passages(one, two, team.renamed if team else {}, depth, first_stage)
         return cls(
             before=one,
             after=two,
             team=team,
-            settings=setting_changes(*settings),
+            settings=setting_changes(_settings(one, two), _settings(two, one)),
             notes=tuple(_notes(one, two, passages)),
             passages=passages,
             depth=depth,
@@ -143,12 +133,12 @@ class RankingComparison:
     @property
     def shares(self) -> dict[str, float]:
         """Persona -> its share of all changes of scores, 0 to 1, the largest first."""
-        sums: Counter[str] = Counter()
-        for each in self.passages:
-            for cause in each.causes:
-                sums[cause.persona] += abs(cause.part)  # type: ignore[assignment] # of floats
+        sums: dict[str, float] = {}
+        for cause in (cause for each in self.passages for cause in each.causes):
+            sums[cause.persona] = sums.get(cause.persona, 0.0) + abs(cause.part)
         total = math.fsum(sums.values())
-        return {name: part / total for name, part in sums.most_common()} if total else {}
+        ordered = sorted(sums, key=lambda name: -sums[name])
+        return {name: sums[name] / total for name in ordered} if total else {}
 
     def shared_top(self, depth: int = 10) -> int:
         """Number of passages that both rankings have among their first `depth`."""
@@ -166,6 +156,7 @@ class RankingComparison:
             },
             "notes": list(self.notes),
             "team_differs": None if self.team is None else bool(self.team),
+            "team": [asdict(line) for line in self.team.lines] if self.team else [],
             "settings": [asdict(each) for each in self.settings],
             self.measure.lower(): {"before": self.ndcg_before, "after": self.ndcg_after},
             "passages": len(self.passages),
@@ -185,37 +176,34 @@ class RankingComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryRow:
-    """A query of two runs in the list of all; `shared` passages are in the first 10 of both."""
-
-    query_id: str
-    text: str
-    moved: int
-    passages: int
-    shared: int
-    before: float | None
-    after: float | None
-
-    @classmethod
-    def of(cls, found: RankingComparison, before: float | None, after: float | None) -> QueryRow:
-        """The row of a comparison, with the values of a measure."""
-        query, counts = found.after.query, (len(found.movers), len(found.passages))
-        return cls(query.id, query.text[:300], *counts, found.shared_top(), before, after)
-
-
-@dataclass(frozen=True, slots=True)
 class ComparedRuns:
-    """Rankings of several queries, before and after: some of them explained, and figures of all."""
+    """Two runs of several queries: figures of all, and some of the queries explained."""
 
     title: str
+    names: tuple[str, str]
     notes: Sequence[str]
     verdict: Sequence[str]
-    rows: Sequence[QueryRow]
     comparisons: Sequence[RankingComparison]
-    measure: str = ""
-    facts: Sequence[tuple[str, str]] = ()
+    values: Mapping[str, tuple[float, float]]  # query id -> the measure before and after
+    measure: str
+    facts: Mapping[str, str] = field(default_factory=dict)
     settings: Sequence[SettingChange] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Of each query that is explained: values, moves, and passages both have in the top 10."""
+        return [
+            {
+                "query_id": each.after.query.id,
+                "text": each.after.query.text[:300],
+                "moved": len(each.movers),
+                "passages": len(each.passages),
+                "shared": each.shared_top(),
+                **dict(zip(("before", "after"), self.values[each.after.query.id], strict=True)),
+            }
+            for each in self.comparisons
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold; texts of passages are left out."""
@@ -227,7 +215,7 @@ class ComparedRuns:
             "facts": dict(self.facts),
             "settings": [asdict(each) for each in self.settings],
             **self.figures,
-            "queries": [asdict(row) for row in self.rows],
+            "queries": self.rows,
             "comparisons": [each.to_dict() for each in self.comparisons],
         }
 
@@ -241,94 +229,84 @@ def setting_changes(
     return tuple(SettingChange(*each) for each in pairs if each[1] != each[2])
 
 
-def _same_personas(
-    before: RankingRecord, after: RankingRecord, team: TeamDiff | None
-) -> list[tuple[str, str]]:
-    """The name of each persona before and after, one of them perhaps empty."""
-    renamed = team.renamed if team else {}
-    known = {name.casefold(): name for name in before.personas}
-    pairs = [(known.pop(renamed.get(new, new).casefold(), ""), new) for new in after.personas]
-    return [*pairs, *((old, "") for old in known.values())]
+def _settings(side: RankingRecord, other: RankingRecord) -> dict[str, str]:
+    # What only one of them used, such as a model for recruiting, was not needed by the other.
+    models, prompts = side.models.items(), side.prompt_hashes.items()
+    found = {"ranker": side.ranker}
+    found |= {f"{role} model": name for role, name in models if role in other.models}
+    found |= {f"prompt {name}": of[:12] for name, of in prompts if name in other.prompt_hashes}
+    for name, of in side.config.items():
+        if of is not None:
+            said = of if isinstance(of, str) else json.dumps(of, ensure_ascii=False)
+            found[name.replace("_", " ")] = said
+    return found
 
 
 def _passages(
     before: RankingRecord,
     after: RankingRecord,
-    pairs: Sequence[tuple[str, str]],
+    renamed: Mapping[str, str],
     depth: int | None,
     first_stage: Mapping[str, int] | None,
 ) -> tuple[ComparedPassage, ...]:
+    """Every passage of either, those first whose moves count most."""
+    known = {name.casefold(): name for name in before.personas}
+    pairs = [(known.pop(renamed.get(new, new).casefold(), ""), new) for new in after.personas]
+    shared = any(old for old, _ in pairs)
+    pairs += [(old, "") for old in known.values()]
+
     grades = after.grades or {}
     gains = sorted((grade for grade in grades.values() if grade > 0), reverse=True)[:depth]
     ideal = math.fsum(gain / math.log2(1 + rank) for rank, gain in enumerate(gains, start=1))
     old = {hit.doc_id: hit for hit in before.hits}
     new = {hit.doc_id: hit for hit in after.hits}
-    weights = [
-        dict(zip(side.personas, side.rule.weights, strict=False)) for side in (before, after)
-    ]
-    shared, found = any(all(pair) for pair in pairs), []
+    found = []
     for doc_id in dict.fromkeys((*new, *old)):
         was, now = old.get(doc_id), new.get(doc_id)
         shown = now or old[doc_id]
-        rank = shown.first_stage_rank if first_stage is None else first_stage.get(doc_id)
         risen = _discount(now, depth) - _discount(was, depth)
-        causes: tuple[PersonaChange, ...] = ()
-        if was and now and shared:
-            scores = (
-                _weighed(was, weights[0], before.top),
-                _weighed(now, weights[1], after.top),
-            )
-            causes = _causes(was, now, pairs, *scores)
         found.append(
             ComparedPassage(
                 doc_id=doc_id,
                 title=shown.title,
                 text=shown.text,
                 grade=grades.get(doc_id),
-                first_stage_rank=rank,
+                first_stage_rank=(
+                    shown.first_stage_rank if first_stage is None else first_stage.get(doc_id)
+                ),
                 gain=max(grades.get(doc_id, 0), 0) * risen / (ideal or 1.0) + 0.0,
                 before=was,
                 after=now,
-                causes=causes,
+                causes=_causes(was, now, pairs, before, after) if was and now and shared else (),
             )
         )
 
     def place(each: ComparedPassage) -> tuple[float, float, int, int]:
-        ranks = (
-            each.after.rank if each.after else len(new) + 1,
-            each.before.rank if each.before else 0,
-        )
+        rank = each.after.rank if each.after else len(new) + 1
         # Rounded, so that equal weights stay equal.
-        return (-round(abs(each.gain), 12), -round(each.weight, 12), *ranks)
+        moves = (-round(abs(each.gain), 12), -round(each.weight, 12))
+        return (*moves, rank, each.before.rank if each.before else 0)
 
     return tuple(sorted(found, key=place))
-
-
-def _weighed(
-    hit: Hit, weights: Mapping[str, float], top: float
-) -> Mapping[str, tuple[float, float]]:
-    """Persona -> its weight, all of them adding up to 1, and the score it gave, 0 to 1."""
-    known = {name: score for name, score in hit.scores.items() if score is not None}
-    total = math.fsum(weights.get(name, 1.0) for name in known)
-    return {name: (weights.get(name, 1.0) / total, score / top) for name, score in known.items()}
 
 
 def _causes(
     was: Hit,
     now: Hit,
     pairs: Sequence[tuple[str, str]],
-    before: Mapping[str, tuple[float, float]],
-    after: Mapping[str, tuple[float, float]],
+    before: RankingRecord,
+    after: RankingRecord,
 ) -> tuple[PersonaChange, ...]:
     """Personas that changed the mean score, or whose score changed, the most telling first."""
-    if not before or not after:
+    old_marks, new_marks = _weighed(was, before), _weighed(now, after)
+    if not old_marks or not new_marks:
         return ()
-    means = [math.fsum(math.prod(each) for each in side.values()) for side in (before, after)]
+    means = [math.fsum(math.prod(of) for of in side.values()) for side in (old_marks, new_marks)]
     middle = math.fsum(means) / 2
     found = []
     for old, new in pairs:
-        weight_before, score_before = before.get(old, (0.0, middle))
-        weight_after, score_after = after.get(new, (0.0, middle))
+        weight_before, score_before = old_marks.get(old, (0.0, middle))
+        weight_after, score_after = new_marks.get(new, (0.0, middle))
         # Parts add up to the change of the mean, as the weights add up to 1 on both sides.
         part = weight_after * (score_after - middle) - weight_before * (score_before - middle)
         if abs(part) < _TINY and abs(score_after - score_before) < _TINY:
@@ -347,6 +325,14 @@ def _causes(
     return tuple(sorted(found, key=lambda each: -sign * each.part))
 
 
+def _weighed(hit: Hit, side: RankingRecord) -> Mapping[str, tuple[float, float]]:
+    """Persona -> its weight, all of them adding up to 1, and the score it gave, 0 to 1."""
+    weights = dict(zip(side.personas, side.rule.weights, strict=False))
+    known = {name: score for name, score in hit.scores.items() if score is not None}
+    total = math.fsum(weights.get(name, 1.0) for name in known)
+    return {name: (weights.get(name, 1.0) / total, mark / side.top) for name, mark in known.items()}
+
+
 def _discount(hit: Hit | None, depth: int | None = None) -> float:
     if hit is None or (depth is not None and hit.rank > depth):
         return 0.0
@@ -359,22 +345,6 @@ def _ndcg(side: RankingRecord, depth: int | None) -> float | None:
         return None
     found = [hit.grade for hit in side.hits]
     return ndcg(found, grades, depth or len(found) + len(grades))
-
-
-def _used(side: RankingRecord) -> dict[str, str]:
-    models = {f"{role} model": name for role, name in side.models.items()}
-    prompts = {f"prompt {name}": each[:12] for name, each in side.prompt_hashes.items()}
-    return {"ranker": side.ranker, **models, **prompts}
-
-
-def _chosen(side: RankingRecord) -> dict[str, str]:
-    return {
-        name.replace("_", " "): setting
-        if isinstance(setting, str)
-        else json.dumps(setting, ensure_ascii=False)
-        for name, setting in side.config.items()
-        if setting is not None
-    }
 
 
 def _notes(
@@ -393,12 +363,10 @@ def _notes(
             yield f"There is no ranking {name}: {side.failure[:_LONGEST]}"
         elif side.unfinished:
             yield f"The ranking {name} is not complete. {side.unfinished[:_LONGEST]}"
-    if before.judge_note == after.judge_note:
-        yield from filter(None, [after.judge_note])
-    else:
-        yield from (
-            f"{name.capitalize()}: {side.judge_note}" for side, name in sides if side.judge_note
-        )
+    same = before.judge_note == after.judge_note
+    for side, name in sides[same:]:
+        if side.judge_note:
+            yield side.judge_note if same else f"{name.capitalize()}: {side.judge_note}"
     without = [name for side, name in sides if not any(hit.known_scores for hit in side.hits)]
     if before.hits and after.hits:
         yield from _passage_notes(passages)
@@ -409,9 +377,11 @@ def _notes(
         )
     elif before.top != after.top:
         yield f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after."
-    missing = [(side, name) for side, name in sides if side.missing]
-    if missing:
-        lost = (f"{counted(len(side.missing), 'score')} missing {name}" for side, name in missing)
+    if lost := [
+        f"{counted(len(side.missing), 'score')} missing {name}"
+        for side, name in sides
+        if side.missing
+    ]:
         yield f"{' and '.join(lost)}{'; what was imputed counts in the ranks' * (not without)}."
 
 

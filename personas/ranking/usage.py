@@ -87,6 +87,9 @@ class _Stored:
     reused: list[Calls] = field(default_factory=list)
 
 
+_PLACES: dict[str, int] = {stage: place for place, stage in enumerate(get_args(Stage))}
+
+
 class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
     """Calls and tokens by stage, persona (empty where there is none) and model.
 
@@ -156,8 +159,7 @@ class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
         return self._rows[key]
 
     def __iter__(self) -> Iterator[tuple[Stage, str, str]]:
-        places: dict[str, int] = {stage: place for place, stage in enumerate(get_args(Stage))}
-        return iter(sorted(self._rows, key=lambda key: places.get(key[0], len(places))))
+        return iter(sorted(self._rows, key=lambda key: _PLACES.get(key[0], len(_PLACES))))
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from beir_eval.compare import FIRST_STAGE_NAME, compare_pair, open_pair
+from beir_eval.compare import FIRST_STAGE_NAME, compare_run_folders
 from beir_eval.errors import MeasureError, RunFolderError
 from personas.ranking.comparison import ComparedRuns, RankingComparison, SettingChange
 from tests.support.compare_support import (
@@ -31,7 +31,7 @@ def near(value: Any) -> Any:
 
 
 def compared(folder: Path, **options: Any) -> ComparedRuns:
-    return compare_pair(open_pair(*write_both(folder)), **options)
+    return compare_run_folders(*write_both(folder), **options)
 
 
 def explained(found: ComparedRuns) -> dict[str, RankingComparison]:
@@ -42,13 +42,13 @@ def test_judgements_of_a_model_are_said(tmp_path: Path) -> None:
     pair = write_both(tmp_path / "tiny")
     manifest = tmp_path / "tiny" / "data" / "manifest.json"
     form = json.loads(manifest.read_text())
-    assert not any("by a model" in note for note in compare_pair(open_pair(*pair)).notes)
+    assert not any("by a model" in note for note in compare_run_folders(*pair).notes)
     for judge, also in (
         ("openai:judge", ""),
         ("scripted:function", ", which is also the system's"),
     ):
         manifest.write_text(json.dumps({**form, "judge": judge}))
-        notes = compare_pair(open_pair(*pair)).notes
+        notes = compare_run_folders(*pair).notes
         said = f"judged by a model, {judge}{also}, and not by people."
         assert {f"A: {said}", f"B: {said}"} <= {*notes}
 
@@ -69,34 +69,32 @@ def test_the_head_says_how_much_the_runs_differ(tmp_path: Path) -> None:
     assert (figures["queries_compared"], figures["left_out"], found.settings) == (3, 0, ())
     assert (a["label"], b["label"], a["models"], a["note"]) == ("A", "B", "scripted:function", "")
     # The greatest change comes first: 0.5 against 0.43.
-    assert [(row.query_id, row.text) for row in found.rows] == [
+    assert [(row["query_id"], row["text"]) for row in found.rows] == [
         ("q3", QUERIES["q3"]),
         ("q1", QUERIES["q1"]),
     ]
-    assert (found.rows[0].before, found.rows[0].after) == near((0.5, 1.0))
-    assert (found.rows[1].before, found.rows[1].after) == near((a1, b1))
+    assert (found.rows[0]["before"], found.rows[0]["after"]) == near((0.5, 1.0))
+    assert (found.rows[1]["before"], found.rows[1]["after"]) == near((a1, b1))
 
 
 def test_which_queries_are_explained(tmp_path: Path) -> None:
-    pair = open_pair(*write_both(tmp_path / "tiny"))
+    pair = write_both(tmp_path / "tiny")
     chosen = {
-        "first": compare_pair(pair, top=1),
-        "one": compare_pair(pair, query="q2"),
+        "first": compare_run_folders(*pair, top=1),
+        "one": compare_run_folders(*pair, query="q2"),
     }
     assert {name: list(explained(each)) for name, each in chosen.items()} == {
         "first": ["q3"],
         "one": ["q2"],
     }
     with pytest.raises(RunFolderError, match="no query 'q9' is in both runs"):
-        compare_pair(pair, query="q9")
+        compare_run_folders(*pair, query="q9")
 
 
 def test_gains_add_up_to_the_difference_and_come_first(tmp_path: Path) -> None:
     found = compared(tmp_path / "tiny")
     for row, each in zip(found.rows, found.comparisons, strict=True):
-        assert row.before is not None
-        assert row.after is not None
-        assert math.fsum(one.gain for one in each.passages) == near(row.after - row.before)
+        assert math.fsum(one.gain for one in each.passages) == near(row["after"] - row["before"])
     loss = explained(found)["q1"]
     # d1, grade 2, from rank 1 to rank 4; d4 is relevant and stayed; of the others, d2 took
     # 1 - 0.631 and d3 0.631 - 0.431.
@@ -127,8 +125,8 @@ def test_a_query_that_was_not_ranked_says_why(tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     a, _ = write_both(folder)
     b = write_run(folder / "failed", SCORES_A, failed={"q2": "the model is gone"})
-    found = compare_pair(open_pair(a, b))
-    assert (found.rows[0].before, found.rows[0].after) == near((THIRD, 0))
+    found = compare_run_folders(a, b)
+    assert (found.rows[0]["before"], found.rows[0]["after"]) == near((THIRD, 0))
     lost = explained(found)["q2"]
     assert lost.notes == ("There is no ranking after: the model is gone",)
     first = lost.passages[0]
@@ -136,34 +134,34 @@ def test_a_query_that_was_not_ranked_says_why(tmp_path: Path) -> None:
 
 
 def test_another_measure_is_computed_from_the_runs(tmp_path: Path) -> None:
-    pair = open_pair(*write_both(tmp_path / "tiny"))
-    found = compare_pair(pair, measure="RR")
+    pair = write_both(tmp_path / "tiny")
+    found = compare_run_folders(*pair, measure="RR")
     # First relevant passage of q1: d1 at 1 in A, d4 at 3 in B.
-    (row,) = [row for row in found.rows if row.query_id == "q1"]
-    assert (row.before, row.after) == near((1, 1 / 3))
+    (row,) = [row for row in found.rows if row["query_id"] == "q1"]
+    assert (row["before"], row["after"]) == near((1, 1 / 3))
     assert explained(found)["q1"].measure == "nDCG"
     # With a cutoff of 2, d1 falls from 1 to nothing: all of its gain of 2.
-    cut = explained(compare_pair(pair, measure="nDCG@2"))["q1"]
+    cut = explained(compare_run_folders(*pair, measure="nDCG@2"))["q1"]
     assert cut.measure == "nDCG@2"
     assert cut.passages[0].gain == near(-2 / (2 + THIRD))
     assert cut.ndcg_after == near(0)
     # The last rank that counts counts: d3 of q3 is at 3 in A, where its gain is halved.
-    third = explained(compare_pair(pair, measure="nDCG@3"))["q3"].passages[0]
+    third = explained(compare_run_folders(*pair, measure="nDCG@3"))["q3"].passages[0]
     assert (third.doc_id, third.gain) == ("d3", near(1 - 1 / 2))
     # The ideal order is cut as well: of the first rank alone, d1 is all there is.
-    one = explained(compare_pair(pair, measure="nDCG@1"))["q1"]
+    one = explained(compare_run_folders(*pair, measure="nDCG@1"))["q1"]
     assert one.passages[0].gain == near(-1)
 
 
 def test_impossible_options_are_refused(tmp_path: Path) -> None:
-    pair = open_pair(*write_both(tmp_path / "tiny"))
+    pair = write_both(tmp_path / "tiny")
     with pytest.raises(MeasureError, match="no-such"):
-        compare_pair(pair, measure="no-such")
+        compare_run_folders(*pair, measure="no-such")
 
 
 def test_the_first_stage_is_a_run_too(tmp_path: Path) -> None:
     _, b = write_both(tmp_path / "tiny")
-    found = compare_pair(open_pair(FIRST_STAGE_NAME, b), query="q1")
+    found = compare_run_folders(FIRST_STAGE_NAME, b, query="q1")
     first = found.figures["runs"][0]
     assert (first["label"], first["note"]) == (
         "first stage (BM25)",
@@ -175,23 +173,21 @@ def test_the_first_stage_is_a_run_too(tmp_path: Path) -> None:
     passage = found.comparisons[0].passages[0]
     assert passage.before is not None
     assert (passage.before.score, dict(passage.before.scores)) == (4.0, {})
-    other_way = compare_pair(open_pair(b, FIRST_STAGE_NAME), query="q1")
+    other_way = compare_run_folders(b, FIRST_STAGE_NAME, query="q1")
     assert change(other_way) == near(-change(found))
 
 
 def change(found: ComparedRuns) -> float:
     """Of the only query that is explained."""
     (row,) = found.rows
-    assert row.before is not None
-    assert row.after is not None
-    return row.after - row.before
+    return float(row["after"] - row["before"])
 
 
 def test_settings_that_differ_are_listed(tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     a, _ = write_both(folder)
     b = write_run(folder / "C", SCORES_B, ensemble="reciprocal_rank", depth=3)
-    found = compare_pair(open_pair(a, b))
+    found = compare_run_folders(a, b)
     assert set(found.settings) == {
         SettingChange("ensemble", "sum", "reciprocal_rank"),
         SettingChange("depth", "none", "3"),
@@ -208,26 +204,26 @@ def other_run(folder: Path, queries: dict[str, str], **data: Any) -> str:
 def test_queries_of_one_run_and_those_judged_otherwise_are_left_out(tmp_path: Path) -> None:
     a, _ = write_both(tmp_path / "one" / "tiny")
     fewer = other_run(tmp_path / "two" / "tiny", {"q1": QUERIES["q1"]})
-    found = compare_pair(open_pair(a, fewer))
+    found = compare_run_folders(a, fewer)
     assert (found.figures["queries_compared"], found.figures["left_out"]) == (1, 2)
     (row,) = found.rows
-    assert row.query_id == "q1"
-    assert found.figures["runs"][0]["mean"] == near(row.before)
+    assert row["query_id"] == "q1"
+    assert found.figures["runs"][0]["mean"] == near(row["before"])
     queries = {"q1": "other words", "q3": QUERIES["q3"]}
     qrels = {**QRELS, "q1": {"d1": 1}}
-    found = compare_pair(open_pair(a, other_run(tmp_path / "3" / "tiny", queries, qrels=qrels)))
+    found = compare_run_folders(a, other_run(tmp_path / "3" / "tiny", queries, qrels=qrels))
     assert (found.figures["queries_compared"], found.figures["left_out"]) == (1, 2)
-    assert [row.query_id for row in found.rows] == ["q3"]
+    assert [row["query_id"] for row in found.rows] == ["q3"]
 
 
 def test_runs_of_other_data_or_other_queries_are_refused(tmp_path: Path) -> None:
     a, _ = write_both(tmp_path / "tiny")
     one, two = ({each: QUERIES[each]} for each in ("q1", "q2"))
     with pytest.raises(RunFolderError, match=r"ranks tiny \(test\) and .* small \(test\)"):
-        open_pair(a, other_run(tmp_path / "small", one, name="small"))
+        compare_run_folders(a, other_run(tmp_path / "small", one, name="small"))
     names = [other_run(tmp_path / f"{n}" / "tiny", each) for n, each in enumerate((one, two))]
     with pytest.raises(RunFolderError, match=r"no query of tiny .* in common"):
-        open_pair(*names)
+        compare_run_folders(*names)
 
 
 def test_what_cannot_be_opened_is_refused_in_a_line(tmp_path: Path) -> None:
@@ -235,12 +231,12 @@ def test_what_cannot_be_opened_is_refused_in_a_line(tmp_path: Path) -> None:
     unfinished = write_run(tmp_path / "tiny" / "C", SCORES_A, finished=False)
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunFolderError, match="nowhere' is not there; give"):
-        open_pair(a, str(tmp_path / "nowhere"))
+        compare_run_folders(a, str(tmp_path / "nowhere"))
     with pytest.raises(RunFolderError, match=r"empty' has no manifest\.json; give"):
-        open_pair(str(tmp_path / "empty"), b)
+        compare_run_folders(str(tmp_path / "empty"), b)
     with pytest.raises(RunFolderError, match="is not finished"):
-        open_pair(a, unfinished)
+        compare_run_folders(a, unfinished)
     with pytest.raises(RunFolderError, match="'first-stage' is the first stage of the other"):
-        open_pair(FIRST_STAGE_NAME, FIRST_STAGE_NAME)
+        compare_run_folders(FIRST_STAGE_NAME, FIRST_STAGE_NAME)
     with pytest.raises(RunFolderError, match="'beir-eval evaluate --compare' measures TREC files"):
-        open_pair(a, f"{b}/run.trec")
+        compare_run_folders(a, f"{b}/run.trec")

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from personas import PromptError, PromptSet
-from personas.format import with_article
-from personas.templates import OPTIONAL_PROMPTS, PIECES, PROMPTS
+from personas.templates import OPTIONAL_PROMPTS, PIECES, PROMPTS, with_article
 
 BEFORE = {
     "passage": "<<<{{token}}\n{{text}}\n{{token}}>>>",

@@ -110,10 +110,11 @@ def test_a_renamed_criterion_is_known_by_its_text(name: str, description: str, s
 
 def test_a_renamed_member_is_known_by_half_of_its_criteria() -> None:
     rewritten = _is(SAFETY, name="Risk", description="Anything else altogether.")
+    ease = _is(SAFETY, name="Ease", description="Put on in a second.")
     renamed = _persona(NURSE, name="Ward sister", description="Trains new staff on a ward.")
     found = diff_teams(
         Team(members=(NURSE, PARENT)),
-        Team(members=(_with(renamed, _rubric(EFFECT, rewritten, COST)), PARENT)),
+        Team(members=(_with(renamed, _rubric(EFFECT, rewritten, COST, ease)), PARENT)),
     )
     assert found.renamed == {"Ward sister": "Nurse"}
     other = Team(members=(_with(renamed, _rubric(EFFECT, rewritten)),))

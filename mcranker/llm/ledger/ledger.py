@@ -26,13 +26,12 @@ import anyio
 import platformdirs
 
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Wrapper
 from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.ledger.store import MOST_KEYS, LedgerStore, NewAnswer
-from mcranker.llm.wrapper import Wrapper
 from mcranker.logs import safe_logger
 
 _RENEWALS = 3  # in a lease

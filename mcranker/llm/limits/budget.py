@@ -15,9 +15,8 @@ from typing import NamedTuple, TypeAlias
 
 from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
 from mcranker.llm import chat
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
-from mcranker.llm.prices import billed_as, cost
-from mcranker.llm.wrapper import Wrapper
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Wrapper, billed_as
+from mcranker.llm.prices import cost
 from personas.ranking.usage import Usage
 
 MARGIN = 1.1  # above the largest ratio of tokens to bytes seen

@@ -122,7 +122,15 @@ class Pace:
             self._due[kind] = max(self._due[kind], now - CATCH_UP) + slot.needs[kind] * interval
         return None
 
-    def ended(self, slot: Slot, now: float, error: BaseException | None) -> None:
+    def ended(
+        self, slot: Slot, now: float, error: BaseException | None, usage: Usage | None
+    ) -> None:
+        if usage is not None:
+            extra = usage.input_tokens + usage.output_tokens - slot.needs["tokens"]
+            if "tokens" in self._due:
+                self._due["tokens"] += extra * self.intervals["tokens"]
+            if self.leases is not None:
+                self.leases.correct(extra)
         in_flight = slot.queue.in_flight
         slot.queue.in_flight -= 1
         is_probe, is_new = slot.number == self._probe, slot.number > self._last
@@ -149,16 +157,15 @@ class Pace:
             if not self._probing:
                 self._closed_since = None
             if is_new and error is None:
-                self._grow(now - slot.started, in_flight)
+                seconds = now - slot.started
+                self._fastest = min(self._fastest, seconds)
+                if in_flight >= 0.9 * self.limit and seconds <= SLOW * self._fastest:
+                    self._rounds += 1.0 / self._size
+                    more = 1.0 if self._doubling else (1.0 + self._rounds // 3) / self._size
+                    self._size = min(self._most, self._size + more)
+                    self.limit = int(self._size)
         if self._ended >= max(8, self.limit):
             self._begin_round()
-
-    def used(self, slot: Slot, tokens: float) -> None:
-        extra = tokens - slot.needs["tokens"]
-        if "tokens" in self._due:
-            self._due["tokens"] += extra * self.intervals["tokens"]
-        if self.leases is not None:
-            self.leases.correct(extra)
 
     @property
     def closed(self) -> float:
@@ -168,14 +175,6 @@ class Pace:
     def _begin_round(self) -> None:
         self._first = self.number
         self._started = self._ended = self._answered = self._bad = 0
-
-    def _grow(self, seconds: float, in_flight: int) -> None:
-        self._fastest = min(self._fastest, seconds)
-        if in_flight >= 0.9 * self.limit and seconds <= SLOW * self._fastest:
-            self._rounds += 1.0 / self._size
-            more = 1.0 if self._doubling else (1.0 + self._rounds // 3) / self._size
-            self._size = min(self._most, self._size + more)
-            self.limit = int(self._size)
 
     def _failed(self, now: float, *, refused: bool) -> None:
         self._bad += 1
@@ -232,7 +231,16 @@ class RateLimiter:
     async def acquire(self, request: ChatRequest) -> Slot:
         """Wait for a slot; the call is then to be made at once."""
         loop = asyncio.get_running_loop()
-        queue = self._queues.get(loop) or self._new_queue(loop)
+        queue = self._queues.get(loop)
+        if queue is None:
+            if self._process not in (0, os.getpid()):
+                raise MCRankerError(
+                    "this ranker was used before the process was forked; make it in the child "
+                    "process"
+                )
+            self._process = os.getpid()
+            with self._lock:
+                queue = self._queues[loop] = Queue()
         tokens = 0.0
         if "tokens" in self._pace.intervals:
             tokens = prompt_bytes(request) / BYTES_A_TOKEN + min(request.max_tokens, OUTPUT_TOKENS)
@@ -259,22 +267,10 @@ class RateLimiter:
         if isinstance(error, RateLimited):
             self._refusal = error
         with self._lock:
-            if usage is not None:
-                self._pace.used(slot, usage.input_tokens + usage.output_tokens)
-            self._pace.ended(slot, now, error)
+            self._pace.ended(slot, now, error, usage)
         if self._pace.paused_until > self._told + BEAT:
             self._question(now)
         self._admit(slot.queue)
-
-    def _new_queue(self, loop: asyncio.AbstractEventLoop) -> Queue:
-        if self._process not in (0, os.getpid()):
-            raise MCRankerError(
-                "this ranker was used before the process was forked; make it in the child process"
-            )
-        self._process = os.getpid()
-        with self._lock:
-            queue = self._queues[loop] = Queue()
-        return queue
 
     def _start(self, slot: Slot, now: float) -> float | None:
         """Start the call of a slot if it may; else the time at which to ask again."""

@@ -12,9 +12,8 @@ from dataclasses import replace
 import anyio
 
 from mcranker.errors import ConnectionFailed, ModelError, RateLimited, ReplyError, RequestRejected
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Tag
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Tag, Wrapper
 from mcranker.llm.limits.rate_limiter import PATIENCE, RateLimiter, Slot
-from mcranker.llm.wrapper import Wrapper
 from mcranker.logs import safe_logger
 
 ATTEMPTS, ATTEMPTS_IN_OUTAGE = 6, 3  # tries in all; for a passage while nothing is answered
@@ -50,7 +49,7 @@ class Retrying(Wrapper):
         self._unread = ""  # the shape that ended a call, until a reply is read
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        asked = self._outage.begin(request.tag)
+        asked = Asked(request.tag, self._outage)
         shapes: set[str] = set()
         left = self._deadline
         for attempt in itertools.count(1):
@@ -115,10 +114,11 @@ class Retrying(Wrapper):
 class Asked:
     """One request: about which passage of which ranking, and since when."""
 
-    def __init__(self, tag: Tag, began: float, outage: int) -> None:
+    def __init__(self, tag: Tag, outages: OutageDetector) -> None:
         self.about = tag.ranking, tag.doc_id
-        self.began = began
-        self.outage = outage  # in which it was begun; named by the number of answers before it
+        self.began = outages.clock()
+        # The outage in which it was begun; named by the number of answers before it.
+        self.outage = outages.outage if self.began - outages.last < LONG else _NEVER
         self.failed_after = _NEVER  # answers to others before its first try failed
 
 
@@ -127,25 +127,21 @@ class OutageDetector:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
-        self._clock = clock
+        self.clock = clock
         self.answers = 0
         self._takes = 0.0  # seconds until an answer, of late
         self._tries = 0  # numbers them
         self._under_way: dict[int, float] = {}  # tries, and when they began
-        self._outage = _NEVER
+        self.outage = _NEVER
         self._since = 0  # the last try before the outage
-        self._began = self._open_until = self._last = 0.0  # it; an answer to come; its last failure
+        self._began = self._open_until = self.last = 0.0  # it; an answer to come; its last failure
         # Passages of requests given up in it, and the last try before that; the first began it.
         self._passages: dict[tuple[int, str], int] = {}
-
-    def begin(self, tag: Tag) -> Asked:
-        now = self._clock()
-        return Asked(tag, now, self._outage if now - self._last < LONG else _NEVER)
 
     def start(self) -> int:
         with self._lock:
             self._tries += 1
-            self._under_way[self._tries] = self._clock()
+            self._under_way[self._tries] = self.clock()
             return self._tries
 
     def end(self, number: int, *, answered: bool) -> None:
@@ -154,7 +150,7 @@ class OutageDetector:
             began = self._under_way.pop(number)
             if answered:
                 self.answers += 1
-                self._takes = max(self._clock() - began, self._takes / 2)
+                self._takes = max(self.clock() - began, self._takes / 2)
 
     def at_most(self, asked: Asked, attempts: int) -> int:
         """Return the tries a request gets: about a passage, fewer than `attempts` in an outage."""
@@ -168,9 +164,9 @@ class OutageDetector:
         with self._lock:
             if asked.failed_after != self.answers:
                 return True
-            self._last = now = self._clock()
-            if self._outage != self.answers:
-                self._outage, self._since, self._began = self.answers, self._tries, asked.began
+            self.last = now = self.clock()
+            if self.outage != self.answers:
+                self.outage, self._since, self._began = self.answers, self._tries, asked.began
                 self._open_until, self._passages = now + self._takes, {asked.about: 0}
             if asked.outage == self.answers:
                 self._passages.setdefault(asked.about, self._tries)
@@ -182,11 +178,11 @@ class OutageDetector:
 
     def _may_end(self, tries: int) -> bool:
         """Return True if the outage is short, or one of the first tries may still be answered."""
-        now = self._clock()
+        now = self.clock()
         return now < self._open_until or any(
             each <= tries and began > now - LONG for each, began in self._under_way.items()
         )
 
     def _enough(self) -> int:
         """The passages besides the first that must fail until the model counts as down."""
-        return 1 if self._clock() - self._began > LONG else DOWN
+        return 1 if self.clock() - self._began > LONG else DOWN

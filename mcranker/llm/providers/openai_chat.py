@@ -9,9 +9,16 @@ from urllib.parse import urlsplit
 import orjson
 
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import REASONING_TOKENS, Capabilities, ChatModel, ChatReply, ChatRequest
+from mcranker.llm.chat import (
+    DECISIONS_SUFFIX,
+    REASONING_TOKENS,
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+)
 from mcranker.llm.masking import shown_url
-from mcranker.llm.prices import DECISIONS_SUFFIX, listed_price
+from mcranker.llm.prices import listed_price
 from mcranker.llm.provider import Provider
 from mcranker.llm.providers.http_chat import (
     Exchange,

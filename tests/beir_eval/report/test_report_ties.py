@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from beir_eval.compare import compare_pair, open_pair
+from beir_eval.compare import compare_run_folders
 from beir_eval.experiment.cell import CellResult, Plan
 from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts
@@ -127,7 +127,7 @@ def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(
     (b,) = run_with_ordinal_ranks(folder, plan(tmp_path / "out", constant(2)))
     lost = ScoreCounts(asked=1200, missing=30)
     change(b.path / "metrics.json", Metrics, scores=lost)
-    compared = compare_pair(open_pair(str(a.path), str(b.path)))
+    compared = compare_run_folders(str(a.path), str(b.path))
     assert a.metrics is not None
     value, ties = a.metrics.means[MEASURE], a.metrics.ties[MEASURE].by_lot
     owed = (

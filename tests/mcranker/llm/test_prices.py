@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mcranker import ChatRequest, Message, Question, Usage
-from mcranker.llm.chat import Tag
-from mcranker.llm.prices import billed_as, cost
+from mcranker.llm.chat import Tag, billed_as
+from mcranker.llm.prices import cost
 
 
 def test_many_short_calls_are_priced_as_short_calls() -> None:
