@@ -94,7 +94,6 @@ if TYPE_CHECKING:
     from personas.ranking.types import Comparisons as Comparisons
     from personas.ranking.types import MissingScore as MissingScore
     from personas.ranking.types import Passage as Passage
-    from personas.ranking.types import PersonaOrder as PersonaOrder
     from personas.ranking.types import Query as Query
     from personas.ranking.types import Score as Score
     from personas.ranking.types import WindowCounts as WindowCounts
@@ -102,8 +101,7 @@ if TYPE_CHECKING:
     from personas.ranking.usage import UsageTable as UsageTable
 
 _EXPORTS = {
-    "personas.ranking.types": "Query Passage Score MissingScore Comparisons PersonaOrder "
-    "WindowCounts",
+    "personas.ranking.types": "Query Passage Score MissingScore Comparisons WindowCounts",
     "mcranker.logs": "WeakJudgeWarning",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "CallOptions RankerConfig",

@@ -81,8 +81,7 @@ class PassagesCompared:
     """Passages were put in order; `doc_ids` names them, best first.
 
     If that `failed`, they are in the order that they keep. `done` of `total` comparisons of this
-    query have been made; `total` is the most that there may be. `persona` names who compared,
-    where a team does; then both count those of all its members.
+    query have been made; `total` is the most that there may be.
     """
 
     query_id: str
@@ -90,7 +89,6 @@ class PassagesCompared:
     failed: bool
     done: int
     total: int
-    persona: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.inputs.grades import checked_grades
 from mcranker.inputs.trec import trec_run
-from personas.ensembles import Rule, distinct, points
+from personas.ensembles import Rule, distinct
 from personas.errors import PersonasError, SchemaError
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
@@ -68,7 +68,7 @@ class Ranking(RankingRecord):
         missing_constant: float | None = None,
         first_stage_weight: float | None = None,
     ) -> Ranking:
-        """The same scores, or orders, combined in another way; no call is made.
+        """The same scores, combined in another way; no call is made.
 
         >>> ranking.reensemble("reciprocal_rank")
         >>> ranking.reensemble(first_stage_weight=0.3)
@@ -101,34 +101,26 @@ class Ranking(RankingRecord):
         config = {**self.config, **checked}
         if ensemble != self.config.get("ensemble", "sum"):
             config["rank_ties"] = RANK_TIES
-        if self.hits and self.was_judged and not self.personas and not self.orders:
+        if self.hits and self.was_judged and not self.personas:
             raise ConfigError(
-                f"a ranking by {self.ranker!r} has no personas' scores or orders to be combined; "
+                f"a ranking by {self.ranker!r} has no personas' scores to be combined; "
                 "rank by a team, such as with MCRanker"
             )
-        rule = Rule.of(config).for_columns(self.members, self.judges)
+        rule = Rule.of(config).for_columns(self.members, self.personas)
         if not rule.ensemble.ranks:
             config.pop("rank_ties", None)
         if rule.ensemble.asks:
-            asks = f"ensemble={rule.ensemble.name!r} asks a model"
             raise ConfigError(
-                f"{asks} about scores, and this team gave orders; use 'rrf' or 'sum'"
-                if self.orders
-                else f"{asks}; rank again with it (scores that the ledger has are not paid for "
-                "again)"
+                f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "
+                "the ledger has are not paid for again)"
             )
         judged = [hit for hit in self.as_given if hit.judged or _without_assessor(hit)]
         rows, group_of = distinct((hit.title, hit.text) for hit in judged)
-        if self.orders:
-            ranks = [[judged[row].ranks.get(name) for name in self.judges] for row in rows]
-            values = points(as_array(ranks, len(self.judges)))
-            rule = rule.for_points(len(rows))
-        else:
-            scores = [[judged[row].scores[name] for name in self.personas] for row in rows]
-            values = as_array(scores, len(self.personas))
-            lost = sum(len(_without_assessor(judged[row])) for row in rows)
-            if lost and config.get("missing_policy") == "fail":
-                raise MissingScoreError(_REFUSED.format(lost, values.size))
+        scores = [[judged[row].scores[name] for name in self.personas] for row in rows]
+        values = as_array(scores, len(self.personas))
+        lost = sum(len(_without_assessor(judged[row])) for row in rows)
+        if lost and config.get("missing_policy") == "fail":
+            raise MissingScoreError(_REFUSED.format(lost, values.size))
         if rule.first_stage_weight:
             check_first_stage(rule.first_stage_weight, [hit.passage for hit in judged])
         row_of = dict(zip((hit.index for hit in judged), group_of.tolist(), strict=True))
@@ -137,7 +129,7 @@ class Ranking(RankingRecord):
             [replace(hit, missing=_without_assessor(hit)) for hit in self.as_given],
             values,
             [row_of.get(place, -1) for place in range(len(self.hits))],
-            absolute=self.absolute and not self.orders,
+            absolute=self.absolute,
         )
         return replace(self, config=config, hits=hits)
 
@@ -204,8 +196,8 @@ class Ranking(RankingRecord):
         """The hits as a pandas data frame, a row each, best first.
 
         Columns are ``rank``, ``doc_id``, ``score``, ``relevance``, ``first_stage_rank``,
-        ``first_stage_score``, ``title``, ``text``, and one per persona, ``score: NAME``, or
-        ``rank: NAME`` where the team compared passages. Missing values are NaN.
+        ``first_stage_score``, ``title``, ``text``, and one per persona, ``score: NAME``.
+        Missing values are NaN.
 
         Raises:
             ImportError: pandas is not installed.
@@ -214,16 +206,13 @@ class Ranking(RankingRecord):
             import pandas
         except ImportError as error:
             raise ImportError("to_dataframe needs pandas: pip install pandas") from error
-        kind = "rank" if self.by_rank else "score"
         columns = ["rank", "doc_id", "score", "relevance", "first_stage_rank"]
         columns += ["first_stage_score", "title", "text"]
-        rows = []
-        for hit in self:
-            given = hit.ranks if self.by_rank else hit.scores
-            rows.append(
-                [getattr(hit, name) for name in columns] + [given.get(name) for name in self.judges]
-            )
-        names = [f"{kind}: {name}" for name in self.judges]
+        rows = [
+            [getattr(hit, name) for name in columns] + [hit.scores[name] for name in self.personas]
+            for hit in self
+        ]
+        names = [f"score: {name}" for name in self.personas]
         table = pandas.DataFrame(rows, columns=[*columns, *names])
         numbers = ["score", "relevance", "first_stage_score", *names]
         return table.astype(dict.fromkeys(numbers, float))

@@ -119,10 +119,6 @@ class Rule:
         mean = math.fsum(each / highest for each in weights) / len(weights)
         return replace(self, weights=tuple(each / highest / mean for each in weights))
 
-    def for_points(self, passages: int) -> Rule:
-        """The rule for the `points` of that number of distinct passages."""
-        return replace(self, top=float(max(passages - 1, 0)))
-
     @property
     def weights_problem(self) -> str:
         """The reason why the ensemble cannot take the weights; empty if it can."""
@@ -297,19 +293,6 @@ def reciprocal_rank(
         return np.zeros(len(values))
     ranks = np.stack([_ranks(scores, rank_ties) for scores in values.T], axis=1)
     return score_sum(1.0 / (constant + ranks))
-
-
-def points(ranks: Matrix) -> Matrix:
-    """Borda's points, a column a persona: above how many others a passage is, equals by half."""
-    import numpy as np
-
-    found = np.empty(ranks.shape)
-    for place, column in enumerate(ranks.T):
-        ordered = np.sort(column)
-        above = np.searchsorted(ordered, column, "left")
-        up_to = np.searchsorted(ordered, column, "right")
-        found[:, place] = len(column) - (above + up_to + 1) / 2
-    return found
 
 
 def interpolate(scores: Matrix, first_stage: Matrix, weight: float) -> Matrix:

@@ -171,7 +171,7 @@ class QueryFindings:
         """The findings; `place` is the query's, from 1."""
         hits, other, team = ranking.hits, ranking.other, ranking.team
         members = {member.name: member for member in team.members} if team else {}
-        judges = tuple(name for name in ranking.judges if name in members)
+        judges = tuple(name for name in ranking.personas if name in members)
         taus = {
             pair: tau for pair, tau in ranking.agreement.taus.items() if members.keys() >= {*pair}
         }
@@ -311,7 +311,7 @@ def _left_out(
     Equal scores count by lot: a team of fewer has more of them, and their order as given is none of
     a persona's doing.
     """
-    if ranking.grades is None or not ranking.judged or len(ranking.judges) < 2:
+    if ranking.grades is None or not ranking.judged or len(ranking.personas) < 2:
         return None, {}
     asked, finals = ranking.left_out_scores
     gains = [max(hit.grade or 0, 0) for hit in asked]

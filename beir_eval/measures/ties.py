@@ -61,8 +61,7 @@ class Tied:
         """Return a stored ranking."""
         hits, rule = ranking.hits, ranking.rule
         again: Callable[[Places], Numbers] | None = None
-        # Of orders the final scores tell the ties: what a persona has sorted is no tie of its own.
-        if not ranking.orders and rule.keeps_order and find_ensemble(ranking.config) is not None:
+        if rule.keeps_order and find_ensemble(ranking.config) is not None:
             again = _Again(rule, ranking, texts)
         scores = [hit.score for hit in hits]
         for first, last in ranking.undecided:
@@ -259,7 +258,7 @@ def _without_gaps(ranking: RankingRecord, grades: Mapping[str, int], *, best: bo
     if compared := ranking.comparisons is not None and bool(ranking.comparisons.failed):
         for first, last in ranking.undecided or ((1, len(ids)),):
             lost.update(ids[first - 1 : last])
-    is_score = ensemble is not None and not ensemble.asks and rule.top and not ranking.orders
+    is_score = ensemble is not None and not ensemble.asks and rule.top
     if is_score and not compared:
         gap = np.array([each in lost for each in ids])
         up = np.array([(grades.get(each, 0) > 0) == best for each in ids])

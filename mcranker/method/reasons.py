@@ -88,7 +88,7 @@ async def explain(
     session = Session.open(job, prompts)
     rows, found = session.group_of.tolist(), _Found(session)
     tasks = []
-    for column in ranking.judges or (ranking.ranker,):
+    for column in ranking.personas or (ranking.ranker,):
         said = {row: _given(ranking, hit, column) for row, hit in zip(rows, hits, strict=True)}
         given = {row: score for row, score in said.items() if score}
         tasks.append(_Task(column, given, *_judge(ranking, column)))
@@ -136,10 +136,8 @@ def quoted(quote: str, passage: str) -> str | None:
 
 def _given(ranking: Ranking, hit: Hit, judge: str) -> str:
     """Return the judge's score of the passage, in words; empty if it gave none."""
-    if ranking.judges:
-        score, rank = hit.scores.get(judge), hit.ranks.get(judge)
-        if rank is not None:
-            return f"rank {rank} of {len(ranking.hits)}"
+    if ranking.personas:
+        score = hit.scores.get(judge)
         return "" if score is None else f"{score:.3g} of {ranking.top:.3g}"
     depth = ranking.config.get("depth")
     if not ranking.unscored or (isinstance(depth, int) and hit.index >= depth):

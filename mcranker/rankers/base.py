@@ -190,7 +190,8 @@ class Ranker(Service):
         self._made_of: dict[str, Any] | None = given
         for name in ("team", *by_role):
             if given[name] is not None and name not in self.keywords():
-                raise ConfigError(f"ranker={self.name!r} takes no {name}; leave it out")
+                or_else = ", or rank with MCRanker" if name == "team" else ""
+                raise ConfigError(f"ranker={self.name!r} takes no {name}; leave it out{or_else}")
         known = getattr(config, "model_fields_set", ())
         unset = {name: value for name, value in self.defaults.items() if name not in known}
         self.team = None if team is None else as_team(team).counted

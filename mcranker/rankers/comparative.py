@@ -15,14 +15,11 @@ from dataclasses import dataclass, field
 from itertools import combinations, groupby
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-import anyio
-import numpy as np
 from pydantic import Field, model_validator
 
 from mcranker.config import LARGEST, RankerConfig
 from mcranker.errors import (
     FATAL_ERRORS,
-    ConfigError,
     FormNotKept,
     MissingScoreError,
     ModelError,
@@ -32,80 +29,49 @@ from mcranker.events import PassagesCompared
 from mcranker.llm.chat import ChatReply
 from mcranker.logs import safe_logger
 from mcranker.method.annotator import judge_without_team, rubric_as_text
-from mcranker.method.ensembler import assemble
 from mcranker.method.session import Session
-from mcranker.rankers.judge import JudgeRanker, characters_cut, demand, refuse, team_as_judged
-from mcranker.ranking import Ranking, combined
+from mcranker.rankers.judge import JudgeRanker, characters_cut, demand, refuse
+from mcranker.ranking import Ranking
 from mcranker.replies.orders import ReadOrder, likeliest, read_choice, read_order
-from mcranker.runtime.bridge import task_group
-from personas import Member
-from personas.ensembles import points
-from personas.ranking.hit import Hit
-from personas.ranking.types import DEADLINE, Comparisons, Passage, PersonaOrder
+from personas.ranking.types import Comparisons, Passage
 from personas.ranking.usage import Stage
 from personas.templates import Template
-from personas.untrusted import Name
 
 T = TypeVar("T")
-_PERSONAS = ("comparing_persona", "comparing_persona_without_criteria")
 logger = safe_logger("mcranker")
 
 Pair = frozenset[int]
 
 MOST_IN_A_WINDOW = 100
-SORTED_OUT = 10
-"""First ranks that a pass must sort for ``"rrf"`` to be a team's default."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _DOWN = 3  # failures in a row that are no chance
 _OF_SCORES = (
     *("scoring", "scale", "labels", "ensemble", "questions", "passages_per_call"),
     *("first_stage_weight", "min_relevance"),
 )
-_OF_ORDERS = ("ensemble", "first_stage_weight")  # of those, what applies to a team's orders
 
 
 class ComparativeRanker(JudgeRanker):
     """A ranker that shows a model several passages at once. Subclasses say which, in `_sort`."""
 
-    takes_team = takes_instruction = by_personas = True
-    roles: ClassVar[tuple[str, ...]] = ("recruiter", "criteria")
-
-    team_ensemble: str = "rrf"
-    """The ensemble of a team's orders, unless another is chosen."""
+    takes_instruction = True
 
     def _prepare(self, config: Any) -> Any:
-        set_ones = config.model_fields_set
-        self.by_team = self.team is not None or "team_size" in set_ones or bool(config.require)
-        if not self.by_team and (self.given_roles["recruiter"] or self.given_roles["criteria"]):
-            raise ConfigError(
-                f"recruiter_model and criteria_model are a team's, and this {self.name} has none; "
-                "give it one with team= or team_size=, or leave them out"
-            )
-        if self.by_team and config.rule.ensemble.asks:
-            raise ConfigError(
-                f"ensemble={config.ensemble!r} shows a model the scores of each passage, and "
-                f'{self.name} gives orders; use "rrf", "reciprocal_rank" or "sum" (Borda\'s '
-                "count)"
-            )
-        refused = [name for name in _OF_SCORES if not (self.by_team and name in _OF_ORDERS)]
-        defaults = {name: RankerConfig.model_fields[name].default for name in refused}
+        of_a_team = (
+            f"is about a team, and {self.name} has none; leave it out, or rank with MCRanker"
+        )
+        refuse(config, {"team_size": None, "require": ()}, of_a_team)
+        defaults = {name: RankerConfig.model_fields[name].default for name in _OF_SCORES}
         refuse(
             config,
             defaults,
             f"is about scores, and {self.name} compares passages and gives none; leave it out, or "
             "use another ranker",
         )
-        if self.by_team and "ensemble" not in set_ones:
-            config = config.replaced({"ensemble": self.team_ensemble})
         return super()._prepare(config)
 
     def _for_models(self, config: RankerConfig) -> RankerConfig:
-        """Take the library's team for models that write none, where unset."""
-        if not self.by_team:
-            return config
-        return config.for_writers(
-            self.models.recruiter.capabilities, self.models.criteria.capabilities
-        )
+        return config
 
     def _check_models(self) -> None:
         does = f"{self.name} compares passages in one; name a model that does with model="
@@ -114,10 +80,10 @@ class ComparativeRanker(JudgeRanker):
         super()._check_models()
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
-        if self.by_team or config.instruction:
-            used = (f"{self.name}_by_persona", *_PERSONAS, "compared_passage")
-            return {**self.prompts.hashes, **self.prompts.hashes_of(used)}
-        return self.prompts.comparative_hashes(self.name)
+        if not config.instruction:
+            return self.prompts.comparative_hashes(self.name)
+        used = (f"{self.name}_with_criteria", "compared_passage")
+        return {**self.prompts.hashes, **self.prompts.hashes_of(used)}
 
     @abstractmethod
     async def _sort(self, sorting: SortState) -> None:
@@ -131,42 +97,20 @@ class ComparativeRanker(JudgeRanker):
         return int(len(passages) > 1 and self._most(len(passages)) > 0)
 
     async def _run(self, session: Session) -> Ranking:
-        """Let each judge sort all passages, and combine their orders."""
-        rows, sortings = len(session.distinct), list[SortState]()
-        members = await assemble(session) if self.by_team else []
-        one = judge_without_team(session.config.instruction) or (None,)
-        for judge in members if self.by_team else one:
-            sorting = SortState(session, self._most(rows), list(range(rows)), team=sortings)
-            sorting.persona = judge.name if judge and self.by_team else ""
-            sorting.template = self._template_for(judge, session) if judge else None
-            sortings.append(sorting)
-        # A model that keeps few prompt prefixes is asked persona by persona.
-        places = anyio.CapacityLimiter(session.calls_at_once(session.models.scoring))
-
-        async def sort(sorting: SortState) -> None:
-            async with places:
-                try:
-                    await self._sort(sorting)
-                except ModelError as error:
-                    ends_all = not self.by_team or isinstance(error, FATAL_ERRORS)
-                    if ends_all or not sorting.unanswered:
-                        raise
-
+        count, template = len(session.distinct), self.prompts[self.name]
+        for judge in judge_without_team(session.config.instruction):
+            template = self.prompts[f"{self.name}_with_criteria"].bind(
+                rubric_as_text(judge, self.prompts)
+            )
+        sorting = SortState(session, template, self._most(count), list(range(count)))
         partial = True
         with session.until_deadline():
-            # It may have come while the team was built, and then nothing must begin.
-            await anyio.lowlevel.checkpoint_if_cancelled()
             await session.prepare_texts()
-            async with task_group() as group:
-                for sorting in sortings:
-                    group.start_soon(sort, sorting)
+            await self._sort(sorting)
             partial = False
-        failures = [each.first_failure for each in sortings if each.first_failure]
-        if failures and not partial and all(each.unanswered for each in sortings):
-            raise failures[0]
-        order = self._order_of_team if self.by_team else self._order_of_one
-        ranking = order(session, members, sortings)
-        counts = _counts(sum((each.tally for each in sortings), Counter()), failures)
+        if sorting.first_failure and not partial and sorting.unanswered:
+            raise sorting.first_failure
+        counts = sorting.counts
         if counts.failed:
             logger.warning(
                 "%d of %d comparisons failed, and their passages kept their order; the first: %s",
@@ -174,13 +118,14 @@ class ComparativeRanker(JudgeRanker):
                 counts.asked,
                 counts.reason,
             )
-        cut = characters_cut(session)
-        hits = [dataclasses.replace(hit, cut=cut.get(hit.index, 0)) for hit in ranking.hits]
+        ranking, cut = self._in_order(sorting), characters_cut(session)
         return dataclasses.replace(
             ranking,
             seconds=session.seconds,
             partial=partial,
-            hits=tuple(hits),
+            hits=tuple(
+                [dataclasses.replace(hit, cut=cut.get(hit.index, 0)) for hit in ranking.hits]
+            ),
             comparisons=counts,
             weak_judge=session.models.scoring.capabilities.weak_judge,
         )
@@ -197,15 +142,13 @@ class ComparativeRanker(JudgeRanker):
         """Return what `read` makes of the reply; None if the comparison failed."""
         session, names = sorting.session, tuple(shown)
         about = {"query": session.query.text, "count": str(len(names)), "labels": ", ".join(names)}
-        template = sorting.template or self.prompts[self.name]
-        turns = template.bind(about).render({"passages": session.named(shown)})
+        turns = sorting.template.bind(about).render({"passages": session.named(shown)})
         try:
             found = await session.ask(
                 session.models.scoring if stage == "score" else session.models.assessor,
                 turns,
                 read,
                 stage=stage,
-                persona=sorting.persona,
                 max_tokens=session.config.max_score_tokens,
                 labels=labels,
                 passages=len(names),
@@ -217,11 +160,9 @@ class ComparativeRanker(JudgeRanker):
         sorting.in_a_row = 0
         return found
 
-    def _order_of_one(
-        self, session: Session, _: Sequence[Member], sortings: Sequence[SortState]
-    ) -> Ranking:
-        """Return the ranking by the one order."""
-        (sorting,) = sortings
+    def _in_order(self, sorting: SortState) -> Ranking:
+        """Return the ranking by the order."""
+        session = sorting.session
         places: dict[int, list[int]] = {}
         for place, row in enumerate(session.group_of.tolist()):
             places.setdefault(row, []).append(place)
@@ -231,43 +172,6 @@ class ComparativeRanker(JudgeRanker):
         groups = [list(group) for _, group in groupby(range(len(levels)), levels.__getitem__)]
         undecided = tuple((each[0] + 1, each[-1] + 1) for each in groups if len(each) > 1)
         return dataclasses.replace(self.ranking_by_order(session.job, order), undecided=undecided)
-
-    def _order_of_team(
-        self, session: Session, members: Sequence[Member], sortings: Sequence[SortState]
-    ) -> Ranking:
-        """Return the ranking by the orders that count; if none does, the first stage's order."""
-        left_out = {each.persona: why for each in sortings if (why := each.left_out)}
-        for name, why in left_out.items():
-            logger.warning("%s has given no order and is left out: %s", name, why)
-        counted = [each for each in sortings if each.persona not in left_out]
-        ranks = {each.persona: each.ranks() for each in counted}
-        rows = session.row_of.tolist()
-        hits: Sequence[Hit] = [
-            Hit.of(passage, place, ranks={name: of[row] for name, of in ranks.items() if row >= 0})
-            for place, (passage, row) in enumerate(zip(session.job.passages, rows, strict=True))
-        ]
-        if counted:
-            known = np.array(list(ranks.values()), dtype=np.float64).T
-            rule = session.config.rule.for_columns(members, list(ranks)).for_points(len(known))
-            hits = combined(rule, hits, points(known), rows)
-        return dataclasses.replace(
-            self._ranking(session.job, hits),
-            orders={
-                each.persona: PersonaOrder(
-                    **dataclasses.asdict(each.counts), left_out=left_out.get(each.persona, "")
-                )
-                for each in sortings
-            },
-            team=team_as_judged(session, members) if members else None,
-        )
-
-    def _template_for(self, member: Member, session: Session) -> Template:
-        """Return the persona's prompt for comparisons, by its rubric if it has one."""
-        values = {"persona": Name(member.name), "description": member.persona.description}
-        piece = "comparing_persona" if member.rubric else "comparing_persona_without_criteria"
-        values |= rubric_as_text(member, session.prompts) if member.rubric else {}
-        judge = self.prompts.piece(piece, values)
-        return self.prompts[f"{self.name}_by_persona"].bind({"judge": judge})
 
 
 class RankGPTConfig(RankerConfig):
@@ -303,23 +207,19 @@ class RankGPTRanker(ComparativeRanker):
     again by one more pass over them, as the paper has GPT-4 do with the best of a cheaper model.
 
     >>> RankGPTRanker(model="openai:gpt-5-mini")              # window 20, step 10, as in the paper
-    >>> RankGPTRanker(model="openai:gpt-5-mini", team_size=3)  # each persona's order
     >>> RankGPTRanker(model="openai:gpt-5-mini", assessor_model="openai:gpt-5")
 
-    Its options are those of `RankGPTConfig` and `Ranker`. A team needs `team`, `team_size` or
-    ``require``.
+    Its options are those of `RankGPTConfig` and `Ranker`.
     """
 
     name: ClassVar[str] = "rankgpt"
     config: RankGPTConfig
     config_class = RankGPTConfig
-    roles = ("recruiter", "criteria", "assessor")
+    roles = ("assessor",)
 
     def _prepare(self, config: Any) -> Any:
         if self.given_roles["assessor"] is None:
             config = config.replaced({"reranked": 0})
-        if config.window - config.step < SORTED_OUT:
-            self.team_ensemble = "reciprocal_rank"
         return super()._prepare(config)
 
     async def _sort(self, sorting: SortState) -> None:
@@ -398,8 +298,7 @@ class SetwiseRanker(ComparativeRanker):
     >>> SetwiseRanker(model="openai:gpt-5-mini")    # sets of 4, the first 10 ranks
     >>> SetwiseRanker(model="openai:gpt-5-mini", children=1)    # pairs
 
-    Its options are those of `SetwiseConfig` and `Ranker`. A team needs `team`, `team_size` or
-    ``require``.
+    Its options are those of `SetwiseConfig` and `Ranker`.
     """
 
     name: ClassVar[str] = "setwise"
@@ -483,11 +382,9 @@ class SortState:
     """One query whose passages are being compared."""
 
     session: Session
+    template: Template
     total: int
     order: list[int]
-    team: Sequence[SortState]
-    persona: str = ""
-    template: Template | None = None
     settled: int = 0
     undecided: set[Pair] = field(default_factory=set)
     tally: Counter[str] = field(default_factory=Counter)
@@ -503,7 +400,8 @@ class SortState:
     @property
     def counts(self) -> Comparisons:
         """Counts of the replies so far."""
-        return _counts(self.tally, [self.first_failure] if self.first_failure else [])
+        reason = str(self.first_failure) if self.first_failure else ""
+        return Comparisons(**self.tally, reason=reason)
 
     def count(self, **more: int) -> None:
         """Add to the counts."""
@@ -519,13 +417,6 @@ class SortState:
     def unanswered(self) -> bool:
         """True if comparisons were asked for and none was answered."""
         return 0 < self.tally["asked"] == self.tally["failed"]
-
-    @property
-    def left_out(self) -> str:
-        """Reason that a team cannot count the order; empty if it can."""
-        if self.unanswered:
-            return str(self.first_failure)
-        return "" if self.settled else DEADLINE
 
     def ranks(self) -> list[int]:
         """Return the rank of each row, from 1; undecided ones share their first rank."""
@@ -568,13 +459,6 @@ class SortState:
 
     async def emit(self, rows: Sequence[int], *, failed: bool) -> None:
         """Give the event that these rows were compared; best first."""
-        asked = sum(each.tally["asked"] for each in self.team)
-        total = sum(each.total for each in self.team)
         ids = tuple(self.session.passage(row).id for row in rows)
-        query_id = self.session.query.id
-        event = PassagesCompared(query_id, ids, failed, asked, total, self.persona)
-        await self.session.emit(event)
-
-
-def _counts(tally: Mapping[str, int], failures: Sequence[ModelError]) -> Comparisons:
-    return Comparisons(**tally, reason=str(failures[0]) if failures else "")
+        query_id, asked = self.session.query.id, self.tally["asked"]
+        await self.session.emit(PassagesCompared(query_id, ids, failed, asked, self.total))

@@ -44,7 +44,7 @@ class JudgeRanker(Ranker):
     by_team: bool = False
 
     by_personas: ClassVar[bool] = False
-    """True if each persona gives a score, or an order, of its own."""
+    """True if each persona gives a score of its own."""
 
     prompt: str
     """The file of its prompt, without ``.txt``."""

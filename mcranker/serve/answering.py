@@ -92,10 +92,6 @@ def warnings_of(ranking: Ranking, reasons: int) -> tuple[str, ...]:
         warnings.append(f"{missing} of {ranking.matrix.size} scores are missing{instead}")
     if reasons and len(ranking) and not ranking.reasons:
         warnings.append("no reason could be had")
-    # Without their names: warnings are in headers too, and names are a model's.
-    if left_out := len(ranking.left_out):
-        judges = counted(len(ranking.orders), "judge")
-        warnings.append(f"{left_out} of {judges} gave no order and were left out")
     if note := judge_note(ranking.weak_judge, public_name(ranking.models.get("scoring", ""))):
         warnings.append(note.rstrip("."))
     return tuple(warnings)

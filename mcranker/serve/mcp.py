@@ -44,7 +44,7 @@ _EACH = 0.2  # seconds between two notifications of progress, at least
 _LONGEST_ERROR = 500  # characters
 _RANKED = ("rank", "index", "scores", "missing", "imputed", "reasons")
 _EXPLAINED = (
-    *("rank", "doc_id", "first_stage_rank", "score", "scores", "ranks", "missing"),
+    *("rank", "doc_id", "first_stage_rank", "score", "scores", "missing"),
     *("imputed", "criteria", "rank_without"),
 )
 """Fields of `Hit` in a document's result, and in its explanation."""
@@ -202,7 +202,7 @@ class _Tools:
         return {
             "ranking_id": self._kept.put(ranking, size_of(ranking)),
             "ranker": served.name,
-            "judges": list(ranking.orders or ranking.personas),
+            "judges": list(ranking.personas),
             "relevance_is": scored.relevance,
             "results": [
                 {"id": hit.doc_id, "relevance": relevance, **_view(hit, _RANKED)}
@@ -268,7 +268,7 @@ class _Tools:
         if hit is None:
             some = ", ".join(each.doc_id for each in record.hits[:5])
             raise Problem("not_found", f"no document {document_id[:100]!r}; there are {some}, …")
-        members = {name: member for name in record.judges if (member := record.member(name))}
+        members = {name: member for name in record.personas if (member := record.member(name))}
         return {
             "query": record.query.text,
             **_view(hit, _EXPLAINED),

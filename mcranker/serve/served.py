@@ -308,9 +308,8 @@ def public(form: dict[str, Any]) -> dict[str, Any]:
         form["config"]["prompts"] = PurePath(prompts).name
     for calls in (*form["usage"]["by_stage"], *form["usage"].get("reused", ())):
         calls["model"] = public_name(calls["model"])
-    judges = (*form.get("members", ()), *form.get("orders", {}).values())
-    for holder in (form, form.get("comparisons") or {}, *judges):
-        for name in ("failure", "reason", "left_out"):
+    for holder in (form, form.get("comparisons") or {}):
+        for name in ("failure", "reason"):
             if holder.get(name):
                 holder[name] = discreet(holder[name])
     for hit in form["hits"]:

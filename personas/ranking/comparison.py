@@ -37,13 +37,11 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True)
 class PersonaChange:
-    """A persona's scores or ranks of a passage, and its part in the change of its mean score."""
+    """A persona's scores of a passage, and its part in the change of its mean score."""
 
     persona: str
     before: float | None
     after: float | None
-    rank_before: int | None
-    rank_after: int | None
     part: float
     joined: bool
     left: bool
@@ -153,7 +151,7 @@ class RankingComparison:
             "query": {"text": self.after.query.text, "id": self.after.query.id},
             **{
                 name: _named(side, "ranker weak_judge")
-                | {"models": dict(side.models), "personas": list(side.judges)}
+                | {"models": dict(side.models), "personas": list(side.personas)}
                 for name, side in (("before", self.before), ("after", self.after))
             },
             "notes": list(self.notes),
@@ -252,8 +250,8 @@ def _passages(
     first_stage: Mapping[str, int] | None,
 ) -> tuple[ComparedPassage, ...]:
     """Every passage of either, those first whose moves count most."""
-    known = {name.casefold(): name for name in before.judges}
-    pairs = [(known.pop(renamed.get(new, new).casefold(), ""), new) for new in after.judges]
+    known = {name.casefold(): name for name in before.personas}
+    pairs = [(known.pop(renamed.get(new, new).casefold(), ""), new) for new in after.personas]
     shared = any(old for old, _ in pairs)
     pairs += [(old, "") for old in known.values()]
 
@@ -316,10 +314,8 @@ def _causes(
         found.append(
             PersonaChange(
                 persona=new or old,
-                before=was.marks.get(old),
-                after=now.marks.get(new),
-                rank_before=was.ranks.get(old),
-                rank_after=now.ranks.get(new),
+                before=was.scores.get(old),
+                after=now.scores.get(new),
                 part=part,
                 joined=not old,
                 left=not new,
@@ -331,8 +327,8 @@ def _causes(
 
 def _weighed(hit: Hit, side: RankingRecord) -> Mapping[str, tuple[float, float]]:
     """Persona -> its weight, all of them adding up to 1, and the score it gave, 0 to 1."""
-    weights = dict(zip(side.judges, side.rule.weights, strict=False))
-    known = {name: mark for name, mark in hit.marks.items() if mark is not None}
+    weights = dict(zip(side.personas, side.rule.weights, strict=False))
+    known = {name: score for name, score in hit.scores.items() if score is not None}
     total = math.fsum(weights.get(name, 1.0) for name in known)
     return {name: (weights.get(name, 1.0) / total, mark / side.top) for name, mark in known.items()}
 
@@ -379,10 +375,7 @@ def _notes(
             f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
             "without whose scores made them."
         )
-    elif before.by_rank != after.by_rank:
-        gave = ["ranks" if side.by_rank else "scores" for side, _ in sides]
-        yield f"The personas gave {gave[0]} before and {gave[1]} after."
-    elif before.top != after.top and not after.by_rank:
+    elif before.top != after.top:
         yield f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after."
     if lost := [
         f"{counted(len(side.missing), 'score')} missing {name}"

@@ -20,7 +20,6 @@ from personas.ranking.types import (
     Count,
     Number,
     Passage,
-    PersonaOrder,
     Rank,
     Reason,
     Score,
@@ -36,7 +35,7 @@ _DEEPEST = 20  # lists and mappings in one another in a configuration
 
 _NOTHING: Mapping[str, Any] = {}  # of most fields of most hits: one for all takes no memory
 _SHARED = AfterValidator(lambda each: each or _NOTHING)
-_NO_MORE = dict.fromkeys(("imputed", "ranks", "reasons"), _NOTHING)
+_NO_MORE = dict.fromkeys(("imputed", "reasons"), _NOTHING)
 IF_ANY = Field(exclude_if=operator.not_)
 _Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -128,10 +127,6 @@ class _Ranking(Protocol):
     @property
     def config(self) -> Mapping[str, Any]: ...
     @property
-    def judges(self) -> tuple[str, ...]: ...
-    @property
-    def orders(self) -> Mapping[str, PersonaOrder]: ...
-    @property
     def rule(self) -> Rule: ...
     @property
     def _has_relevance(self) -> bool: ...
@@ -139,8 +134,6 @@ class _Ranking(Protocol):
     def _returned(self) -> Sequence[int]: ...
     @property
     def _leave_one_out(self) -> Mapping[int, tuple[int, Mapping[str, int]]]: ...
-    @property
-    def _points_and_rule(self) -> tuple[Mapping[int, Mapping[str, float]], Rule]: ...
     @property
     def _shares(self) -> Mapping[int, tuple[float, float]]: ...
     @property
@@ -154,8 +147,7 @@ class Hit:
     Attributes:
         rank: from 1, best first.
         score: the final score; None for a passage that no judge scored.
-        scores: persona -> score, 0 to k, None where there is none; see `ranks` of those who
-            compared.
+        scores: persona -> score, 0 to k, None where there is none.
         missing: persona, or `ASSESSOR`, -> why its score is missing.
         relevance: the mean judge's score, or the assessor's, by k: 0 to 1, with what is imputed.
             Other passages do not change it. None without a score, and unless `ranking.absolute`.
@@ -166,8 +158,6 @@ class Hit:
         metadata: of the passage, which models do not see.
         imputed: persona -> what is taken for its missing score in `score`; empty without one.
         confidence: persona -> how sure the model said it was, 0 to 1, where it said so.
-        ranks: persona -> rank in its order, from 1, where a team compared passages. Passages whose
-            order it has not decided share the first of their ranks.
         dropped: the relevance, 0 to 10, for which REBEL dropped the passage; None for others.
         probabilities: persona -> probability of each level, from 0 to k at equal distances.
         reasons: persona, or the ranker where none judged, -> why it scored the passage so.
@@ -193,7 +183,6 @@ class Hit:
     )
     imputed: Annotated[Mapping[str, Number], IF_ANY] = field(default_factory=_nothing)
     confidence: Annotated[Mapping[str, _Share], IF_ANY] = field(default_factory=_nothing)
-    ranks: Annotated[Mapping[str, Rank], IF_ANY] = field(default_factory=_nothing)
     dropped: Annotated[Number | None, Field(exclude_if=lambda each: each is None)] = None
     probabilities: Annotated[Mapping[str, tuple[_Share, ...]], IF_ANY] = field(
         default_factory=_nothing
@@ -325,30 +314,19 @@ class Hit:
     # What follows from that
 
     @property
-    def points(self) -> Mapping[str, float]:
-        """Persona -> what the ensemble makes of its rank, see `personas.ensembles.points`."""
-        return self.ranking._points_and_rule[0].get(self.rank, {})
-
-    @property
-    def marks(self) -> Mapping[str, float | None]:
-        """Values that the final score combines: points if there are any, else scores."""
-        ranking = self.ranking
-        return self.points or (dict.fromkeys(ranking.judges) if ranking.orders else self.scores)
-
-    @property
     def known_scores(self) -> tuple[float, ...]:
-        """The personas' scores that are there, or their points."""
-        return tuple([score for score in self.marks.values() if score is not None])
+        """The personas' scores that are there."""
+        return tuple([score for score in self.scores.values() if score is not None])
 
     @property
     def score_range(self) -> float | None:
-        """Highest less lowest of the personas' scores, or points; None for fewer than two."""
+        """Highest less lowest of the personas' scores; None for fewer than two."""
         known = self.known_scores
         return max(known) - min(known) if len(known) > 1 else None
 
     @property
     def disagreement(self) -> float | None:
-        """Population standard deviation of the scores, or points; None for fewer than two."""
+        """Population standard deviation of the scores; None for fewer than two."""
         known = self.known_scores
         if len(known) < 2:
             return None
@@ -384,7 +362,7 @@ class Hit:
     def _with_effect(self, extreme: Callable[[Iterable[int]], int]) -> tuple[str, ...]:
         # What is imputed for a missing score has an effect too, but that is not the persona's.
         effects = {
-            name: ranks for name, ranks in self.effects.items() if self.marks[name] is not None
+            name: ranks for name, ranks in self.effects.items() if self.scores[name] is not None
         }
         most = extreme([0, *effects.values()])
         return tuple([name for name, ranks in effects.items() if ranks == most]) if most else ()
@@ -404,7 +382,7 @@ class Hit:
         if self.score is None or (self.shares is None and not rule.weights):
             return ""
         if self.shares is None:
-            filled = rule.filled(as_array([list(self.marks.values())]))[0]
+            filled = rule.filled(as_array([list(self.scores.values())]))[0]
             pairs = zip(rule.weights, filled.tolist(), strict=True)
             terms = " + ".join(f"{weight:.3g} × {exact(each)}" for weight, each in pairs)  # noqa: RUF001
             return f"{terms} = {exact(self.score)}"

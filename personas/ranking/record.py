@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, overload
@@ -32,7 +32,6 @@ from personas.ensembles import (
     distinct,
     find_ensemble,
     highest_score,
-    points,
     unit_range,
 )
 from personas.errors import SchemaError, explain
@@ -54,7 +53,6 @@ from personas.ranking.types import (
     MissingScore,
     Number,
     Passage,
-    PersonaOrder,
     Query,
     Reason,
     WeakJudge,
@@ -105,7 +103,6 @@ class RankingRecord(Sequence[Hit]):
     failure: str = ""
     comparisons: Annotated[Comparisons | None, IF_ANY] = None
     windows: Annotated[WindowCounts | None, IF_ANY] = None
-    orders: Annotated[Mapping[str, PersonaOrder], IF_ANY] = field(default_factory=dict)
     undecided: Annotated[tuple[tuple[int, int], ...], IF_ANY] = ()
     weak_judge: Annotated[WeakJudge, IF_ANY] = ""
     false_quotes: Annotated[Count, IF_ANY] = 0
@@ -139,17 +136,12 @@ class RankingRecord(Sequence[Hit]):
         ends = [rank for first_and_last in self.undecided for rank in first_and_last]
         if ends != sorted(set(ends)) or not places.issuperset(ends):
             raise ValueError(f"undecided: the ranks must rise, from 1 to {len(hits)}")
-        by = {name for name, order in self.orders.items() if not order.left_out}
         members = self.team.members if self.team else ()
         criteria = {name: set(criteria_names(members, name)) for name in names}
         for hit in hits:
             of = f"the hit of rank {hit.rank}"
             if hit.scores.keys() != names:
                 raise ValueError(f"{of} must have one score a persona")
-            if hit.ranks and hit.ranks.keys() != by:
-                raise ValueError(f"{of} must have one rank a persona, or none")
-            if max(hit.ranks.values(), default=0) > len(hits):
-                raise ValueError(f"{of} has a rank beyond {len(hits)}")
             for name, given in hit.criteria.items():
                 if given and set(given) != criteria.get(name):
                     raise ValueError(f"{of} has scores of other criteria than {name!r} has")
@@ -271,18 +263,6 @@ class RankingRecord(Sequence[Hit]):
     # Who judged, and what was used
 
     @property
-    def judges(self) -> tuple[str, ...]:
-        """The personas whose scores count, or whose orders do, in team order."""
-        if not self.orders:
-            return self.personas
-        return tuple(name for name, order in self.orders.items() if not order.left_out)
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """Persona -> why its order does not count, where a team compared."""
-        return {name: each.left_out for name, each in self.orders.items() if each.left_out}
-
-    @property
     def members(self) -> tuple[Member, ...]:
         """The team's members; none without a team."""
         return self.team.members if self.team else ()
@@ -340,19 +320,14 @@ class RankingRecord(Sequence[Hit]):
         return find_ensemble(self.config)
 
     @property
-    def by_rank(self) -> bool:
-        """True if the personas have put the passages in order, instead of scoring them."""
-        return bool(self.orders and self.judges and self.hits)
-
-    @property
     def unscored(self) -> bool:
         """True if the ranker compared the passages and gives an order without scores."""
         return self.comparisons is not None and not self.failure and not self.judged
 
     @cached_property
     def top(self) -> float:
-        """The highest score one persona could give, or the most points."""
-        if not self.by_rank and (said := highest_score(self.config)):
+        """The highest score one persona could give."""
+        if said := highest_score(self.config):
             return said
         given = (score for hit in self.hits for score in hit.known_scores)
         return max(given, default=0.0) or _DEFAULT_TOP
@@ -394,7 +369,7 @@ class RankingRecord(Sequence[Hit]):
         """True if the order comes from judges; false if nothing was scored or compared."""
         if self.judged:
             return True
-        if self.failure or self.orders or any(hit.missing.keys() - {ASSESSOR} for hit in self.hits):
+        if self.failure or any(hit.missing.keys() - {ASSESSOR} for hit in self.hits):
             return False
         answered = self.comparisons is not None and self.comparisons.asked > self.comparisons.failed
         return answered or not (self.partial or self.dropped)
@@ -405,17 +380,6 @@ class RankingRecord(Sequence[Hit]):
         if self.failure:
             return f"No passage was judged, so they keep their first-stage order: {self.failure}"
         return "The deadline came before all scores." if self.partial else ""
-
-    @cached_property
-    def tails(self) -> Mapping[str, int]:
-        """Persona -> rank shared by all passages that it has not sorted out, if there are any."""
-        tails = {}
-        for name in self.judges if self.orders else ():
-            last = max((hit.ranks[name] for hit in self.hits if hit.ranks), default=0)
-            tail = [hit for hit in self.hits if hit.ranks and hit.ranks[name] == last]
-            if len({(hit.title, hit.text) for hit in tail}) > 1:
-                tails[name] = last
-        return tails
 
     # Passages of some kind
 
@@ -438,8 +402,8 @@ class RankingRecord(Sequence[Hit]):
         """Agreement of the personas."""
         from personas.ranking.agreement import TeamAgreement
 
-        marks = [hit.marks for hit in self.hits]
-        return TeamAgreement.of({name: [each[name] for each in marks] for name in self.judges})
+        scores = [hit.scores for hit in self.hits]
+        return TeamAgreement.of({name: [each[name] for each in scores] for name in self.personas})
 
     @property
     def leave_one_out_exact(self) -> bool:
@@ -450,23 +414,8 @@ class RankingRecord(Sequence[Hit]):
 
     @cached_property
     def rule(self) -> Rule:
-        """The rule by which scores, or points, become final scores."""
-        return self._points_and_rule[1]
-
-    @cached_property
-    def _points_and_rule(self) -> tuple[Mapping[int, Mapping[str, float]], Rule]:
-        """Rank -> persona -> its points, where a team compared passages; and the rule for them."""
-        rule, names = Rule.of(self.config).for_columns(self.members, self.judges), self.judges
-        if not self.orders or not names:
-            return {}, rule
-        ranked = [hit for hit in self.as_given if hit.judged and hit.ranks]
-        rows, group_of = distinct((hit.title, hit.text) for hit in ranked)
-        ranks = as_array([[ranked[row].ranks[name] for name in names] for row in rows], len(names))
-        found = points(ranks)[group_of].tolist()
-        return {
-            hit.rank: dict(zip(names, given, strict=True))
-            for hit, given in zip(ranked, found, strict=True)
-        }, rule.for_points(len(rows))
+        """The rule by which scores become final scores."""
+        return Rule.of(self.config).for_columns(self.members, self.personas)
 
     def _imputed(self, hit: Hit) -> Mapping[str, float]:
         if self.ensemble is None:
@@ -491,12 +440,12 @@ class RankingRecord(Sequence[Hit]):
         asked = [
             hit for hit in self.as_given if hit.judged or (hit.missing and hit.dropped is None)
         ]
-        names, members = self.judges, self.members
-        marks = [[hit.marks[name] for name in names] for hit in asked]
+        names, members = self.personas, self.members
+        given = [[hit.scores[name] for name in names] for hit in asked]
         # Passages that were judged as one have the same scores.
-        judged_as = ((hit.title, hit.text, *given) for hit, given in zip(asked, marks, strict=True))
+        judged_as = ((hit.title, hit.text, *each) for hit, each in zip(asked, given, strict=True))
         rows, group_of = distinct(judged_as)
-        values = as_array([marks[row] for row in rows], len(names))
+        values = as_array([given[row] for row in rows], len(names))
         first_stage = [hit.first_stage_score for hit in asked]
 
         def scores(left_out: str | None) -> NDArray[np.float64]:

@@ -191,17 +191,6 @@ class Comparisons(Replies):
 
 
 @dataclass(frozen=True, slots=True)
-class PersonaOrder(Comparisons):
-    """Counts of the replies of one persona of a team that compares; see `Hit.ranks` for its order.
-
-    Attributes:
-        left_out: why its order does not count; empty if it does.
-    """
-
-    left_out: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class WindowCounts(Replies):
     """Counts of the replies of a ranker that scores several passages in one call.
 

@@ -100,7 +100,7 @@ def sides(comparison: RankingComparison) -> dict[str, str]:
         others = [name for name in dict.fromkeys(side.models.values()) if name != judge]
         parts = (
             side.ranker,
-            counted(len(side.judges), "persona") if side.judges else "",
+            counted(len(side.personas), "persona") if side.personas else "",
             f"judged by {judge}" if judge else "",
             f"also asked: {', '.join(others)}" if others else "",
         )
@@ -115,17 +115,10 @@ def label_of(each: ComparedPassage) -> str:
 
 
 def given(cause: PersonaChange) -> str:
-    """The persona's ranks or else scores of the passage: ``8.1 → 7.45``; once if it stayed."""
+    """The persona's scores of the passage: ``8.1 → 7.45``; once if it stayed."""
     one, two = (
-        f"rank {rank:,}"
-        if rank is not None
-        else "-"
-        if score is None
-        else exact(round(score, 2 if abs(score) > _FINE else 3))
-        for score, rank in (
-            (cause.before, cause.rank_before),
-            (cause.after, cause.rank_after),
-        )
+        "-" if score is None else exact(round(score, 2 if abs(score) > _FINE else 3))
+        for score in (cause.before, cause.after)
     )
     return one if one == two else f"{one} → {two}"
 
@@ -147,9 +140,7 @@ def _gave(cause: PersonaChange) -> str:
         return f"{name} gave it {given(cause)}; a score is missing"
     if len(scores) == 1:
         return f"{name} gave it {scores[0]}, as before, and counts differently now"
-    verb = "changed"
-    if cause.rank_before is None:
-        verb = "rose" if cause.after > cause.before else "fell"
+    verb = "rose" if cause.after > cause.before else "fell"
     return f"{name} {verb} from {scores[0]} to {scores[1]}"
 
 

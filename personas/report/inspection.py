@@ -33,20 +33,15 @@ PAGE_LIMIT = 400_000
 TEXT_LIMIT = 20_000
 """Characters of one passage's text that are shown, at most."""
 
+_OF_SCORES = (
+    *("ensemble", "scoring", "scale", "labels", "missing_policy", "criteria", "recruiting"),
+    "first_stage_weight",
+)
 _LONG_WORD = re.compile(r"\S{17}")
 _CROWD = 6
 _IN_SHORT = (
-    *(
-        "preset",
-        "ensemble",
-        "scoring",
-        "scale",
-        "labels",
-        "missing_policy",
-        "criteria",
-        "recruiting",
-    ),
-    *("depth", "first_stage_weight", "prompts"),
+    *("preset", "ensemble", "scoring", "scale", "labels", "missing_policy"),
+    *("criteria", "recruiting", "depth", "first_stage_weight", "prompts"),
 )
 
 
@@ -110,7 +105,7 @@ def inspection_values(
         "form": form,
         "judgements": judgements(inspection),
         "columns": _columns(inspection, form),
-        "crowd": len(inspection.judges) > _CROWD,
+        "crowd": len(inspection.personas) > _CROWD,
         "warnings": warnings(inspection),
         "imputed": any(hit.imputed for hit in inspection.hits),
         "last_rank": inspection.last_sure_rank,
@@ -146,7 +141,7 @@ def _links(around: PageContext) -> dict[str, str]:
 def _columns(inspection: RankingRecord, form: PassageFormat) -> list[dict[str, Any]]:
     """A column for each persona, with the mean of its scores; a long word must be broken."""
     columns = []
-    for name in inspection.judges:
+    for name in inspection.personas:
         scores = [hit.scores.get(name) for hit in inspection.hits]
         known = [score for score in scores if score is not None]
         mean = fixed(math.fsum(known) / len(known), max(2, form.score_places)) if known else MISSING
@@ -156,11 +151,7 @@ def _columns(inspection: RankingRecord, form: PassageFormat) -> list[dict[str, A
 
 def _in_short(inspection: RankingRecord) -> list[tuple[str, Any]]:
     """The settings that say how the ranking came about."""
-    left_out: set[str] = set()
-    if inspection.comparisons is not None:
-        left_out |= {"scoring", "scale", "labels", "missing_policy"}
-    if inspection.unscored:
-        left_out |= {"ensemble", "criteria", "recruiting", "first_stage_weight"}
+    left_out = _OF_SCORES if inspection.comparisons is not None else ()
     return [
         (name.replace("_", " "), inspection.config[name])
         for name in _IN_SHORT
@@ -170,7 +161,7 @@ def _in_short(inspection: RankingRecord) -> list[tuple[str, Any]]:
 
 def _ensemble(inspection: RankingRecord) -> str:
     """Describe the final score in a sentence; empty where one persona gave it."""
-    if len(inspection.judges) < 2:
+    if len(inspection.personas) < 2:
         return ""
     if inspection.ensemble is None:
         name = cut(str(inspection.config["ensemble"]), 80)
@@ -178,8 +169,6 @@ def _ensemble(inspection: RankingRecord) -> str:
     said = inspection.ensemble.description
     if inspection.rule.weights:
         said += " Each persona’s counts by its weight."  # noqa: RUF001
-    if inspection.by_rank and not inspection.ensemble.ranks:
-        said = f"A persona’s score is here how many passages it ranks lower (Borda). {said}"  # noqa: RUF001
     weight = Rule.of(inspection.config).first_stage_weight
     if said and weight:
         return f"{said} The first stage’s score counts {exact(100 * weight)}% in it."  # noqa: RUF001

@@ -56,7 +56,7 @@ class PassageFormat:
         hits = record.hits
         known = [score for hit in hits for score in hit.known_scores]
         self.record = record
-        self.several = len(record.judges) > 1
+        self.several = len(record.personas) > 1
         self._top = record.top
         self.known = (min(known), max(known)) if known else None
         self.score_places = decimals(known)
@@ -65,10 +65,10 @@ class PassageFormat:
         self.other_places = decimals([score for score in others if score is not None])
         self.apart_places = 3 if known and max(known) <= _FINE else 2
         members = record.team.names if record.team else ()
-        self.names = {name: tersely(name, 80) for name in record.judges}
+        self.names = {name: tersely(name, 80) for name in record.personas}
         self._numbers = {name: number for number, name in enumerate(members, start=1)}
         self.last_rank = record.last_sure_rank or len(hits)
-        self.columns = 2 + (not record.unscored) + len(record.judges) + self.several
+        self.columns = 2 + (not record.unscored) + len(record.personas) + self.several
         self.columns += (record.grades is not None) + (record.other is not None)
         self._words = words = keywords_of(record.query.text[:2000])[:_MOST_WORDS]
         self._marked = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
@@ -88,22 +88,18 @@ class PassageFormat:
 
     def _cells(self, hit: Hit, movers: Sequence[str]) -> list[Cell]:
         """Results of each persona for the passage, in the order of the columns."""
-        effects, without, ranks = hit.effects, hit.rank_without, hit.ranks
+        effects, without = hit.effects, hit.rank_without
         confidence = hit.confidence
         cells = []
-        for name, score in hit.marks.items():
+        for name, score in hit.scores.items():
             if score is None:
                 kind, text, title = self._absent(hit, name)
                 value = ""
             else:
                 kind, title = f"h{self._level(score)}", f"{score:.6g}"
                 value, text = title, fixed(score, self.score_places)
-                if name in ranks:
-                    value, title = str(ranks[name]), ""
-                    text = f"{value}{'+' if self.record.tails.get(name) == ranks[name] else ''}"
                 if name in confidence:
                     title += f"; {percent(confidence[name])} sure"
-                title = title.removeprefix("; ")
             number = self._numbers.get(name, 0)
             at, by = without.get(name), effects.get(name, 0)
             cells.append(Cell(name, number, kind, text, value, title, at, by, name in movers))

@@ -128,9 +128,8 @@ def show_ranking(
 def _show_head(screen: Screen, ranking: RankingRecord) -> None:
     """The query, and what ranked how many passages."""
     screen.words(clipped(ranking.query.text, _MOST_LINE), "bold")
-    # Without scores there is no scheme of scoring, and of a single order no ensemble.
+    # Without scores there is no scheme of scoring, and no ensemble.
     settings = ["preset"] if ranking.comparisons else ["preset", "scoring", "ensemble"]
-    settings += ["ensemble"] if ranking.by_rank else []
     parts = [f"query {clipped(ranking.query.id, 80)}"] if ranking.query.id else []
     parts += [
         counted(len(ranking.hits), "passage"),
@@ -216,13 +215,13 @@ def _scores(
     team = ranking.team.names if ranking.team else ()
     letters = {name: letter(place) for place, name in enumerate(team)}
     pad = " " * (gap - 1)
-    for name in ranking.judges:
+    for name in ranking.personas:
         heading = _broken(name) if names or name not in letters else (letters[name],)
         texts = [_score_text(ranking, hit, name, places) for hit in hits]
         width = max(3, *map(cell_len, [*texts, *heading]))
         cells = []
-        for text, mark in zip(texts, (hit.marks[name] for hit in hits), strict=True):
-            style = "" if mark is None else shade(screen, mark / ranking.top)
+        for text, score in zip(texts, (hit.scores[name] for hit in hits), strict=True):
+            style = "" if score is None else shade(screen, score / ranking.top)
             cells.append(Text(f"{pad}{text:>{width}}{pad}", style=style))
         yield Column(tuple(f"{part}{pad}" for part in heading), cells)
 
@@ -239,9 +238,7 @@ def _finals(hits: Sequence[Hit]) -> Column:
 
 
 def _score_text(ranking: RankingRecord, hit: Hit, persona: str, places: int) -> str:
-    """A persona's score or rank, or the sign for why there is none."""
-    if (rank := hit.ranks.get(persona)) is not None:
-        return f"{rank}{'+' if ranking.tails.get(persona) == rank else ''}"
+    """A persona's score, or the sign for why there is none."""
     if (score := hit.scores.get(persona)) is not None:
         return fixed(score, places)
     if persona in hit.missing:
@@ -263,7 +260,7 @@ def _rest(ranking: RankingRecord, hits: Sequence[Hit]) -> Iterator[Column]:
     for cell, move in zip(cells, moves, strict=True):
         cell.pad_right(longest - move.cell_len)
     yield Column(("from",), cells)
-    if len(ranking.judges) > 1:
+    if len(ranking.personas) > 1:
         places = 2 if ranking.top > 1 else 3
         spreads = (hit.disagreement for hit in hits)
         texts = ["" if spread is None else fixed(spread, places) for spread in spreads]
@@ -294,18 +291,10 @@ def _excerpts(hits: Sequence[Hit], room: int) -> Column:
 
 def _show_legend(screen: Screen, ranking: RankingRecord) -> None:
     """The columns and signs of the table, explained."""
-    parts = [f"Scores go from 0 to {exact(ranking.top)}"] if ranking.judges else []
-    if ranking.by_rank:
-        parts = ["Each persona's column has its ranks"]
-        if ranking.tails:
-            parts.append(
-                "+ the rank behind those that a persona has sorted out; all others share it and "
-                "count by the mean of their ranks"
-            )
+    parts = [f"Scores go from 0 to {exact(ranking.top)}"] if ranking.personas else []
     parts.append("from: rank in the first stage, and how far the passage moved")
-    if len(ranking.judges) > 1:
-        what = "ranks" if ranking.by_rank else "scores"
-        parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' {what}")
+    if len(ranking.personas) > 1:
+        parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' scores")
     if ranking.grades is not None:
         parts.append("grade: the judgement, above 0 for relevant, blank where it is not judged")
     if ranking.other is not None:
@@ -317,7 +306,7 @@ def _show_legend(screen: Screen, ranking: RankingRecord) -> None:
             "without a final score, and not returned"
         )
     if ranking.missing:
-        imputed = any(hit.imputed.keys() & ranking.judges for hit in ranking.hits)
+        imputed = any(hit.imputed.keys() & ranking.personas for hit in ranking.hits)
         said = "(7.5) a missing score that was imputed" if imputed else f"{MISSING} a missing score"
         parts.append(said)
     screen.words("; ".join(parts) + ".", NOTE)
@@ -363,9 +352,8 @@ def show_passage(console: Console, ranking: RankingRecord, hit: Hit) -> None:
         without = "The ranker gives an order without scores."
         screen.words(without if ranking.unscored else "The passage was not scored.")
         return
-    scale = "Ranks" if ranking.by_rank else f"Scores, 0 to {exact(ranking.top)}"
-    screen.line(scale, "bold")
-    for name in ranking.judges:
+    screen.line(f"Scores, 0 to {exact(ranking.top)}", "bold")
+    for name in ranking.personas:
         screen.words(_judge(screen, ranking, hit, name), hang=_BAR + 12)
         for criterion, score in hit.criteria.get(name, {}).items():
             screen.words(f"{exact(score):>8}  {clipped(criterion, 200)}", NOTE, hang=10)
@@ -394,13 +382,13 @@ def _facts(ranking: RankingRecord, hit: Hit) -> Iterator[tuple[str, Text]]:
 
 def _judge(screen: Screen, ranking: RankingRecord, hit: Hit, name: str) -> Text:
     """The persona's score and its effect on the rank."""
-    score, line = hit.marks[name], Text()
+    score, line = hit.scores[name], Text()
     if score is None:
         said = "missing" if name in hit.missing else "not asked"
         line.append(f"{said:>9}{'':{_BAR + 1}}", style=NOTE)
     else:
         share = score / ranking.top
-        line.append(f"{hit.ranks.get(name) or exact(score):>8} ", style=shade(screen, share))
+        line.append(f"{exact(score):>8} ", style=shade(screen, share))
         line.append(" ").append_text(screen.bar(share, _BAR))
     line.append(f"  {clipped(name, 200)}", style="cyan")
     if (without := hit.rank_without.get(name)) is not None:

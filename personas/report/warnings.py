@@ -88,14 +88,11 @@ def problems(inspection: RankingRecord) -> Iterator[Notice]:
         )
     elif inspection.partial:
         said = "The deadline came before all scores"
-        if inspection.judges:
+        if inspection.personas:
             said += f": {whole(len(inspection.judged))} of {whole(len(hits))} passages were judged"
         yield Notice("bad", f"{said}.", "Deadline")
     if inspection.comparisons and not inspection.failure:
         yield from _comparisons(inspection.comparisons)
-    for name, why in inspection.left_out.items():
-        said = f"{plain(name, _NAME)} gave no order, so the others' count alone: "
-        yield Notice("bad", said + _ended(plain(why, _REASON) or "no reason is known"), "LeftOut")
     if inspection.windows and not inspection.failure:
         yield from _windows(inspection.windows)
 
@@ -179,7 +176,7 @@ def _suspicious(inspection: RankingRecord) -> Iterator[Notice]:
 
 def _scores(inspection: RankingRecord) -> Iterator[Notice]:
     known = [score for hit in inspection.hits for score in hit.known_scores]
-    if known and len(inspection.hits) > 1 and not inspection.by_rank:
+    if known and len(inspection.hits) > 1:
         low, high, places = min(known), max(known), decimals(known)
         least, most = fixed(low, places), fixed(high, places)
         span = f"from {least} to {most} on a scale of 0 to {exact(inspection.top)}"
@@ -191,7 +188,7 @@ def _scores(inspection: RankingRecord) -> Iterator[Notice]:
             yield Notice("note", f"Scores go {span}.")
     finals = Counter(hit.score for hit in inspection.judged)
     tied = sum(number for number in finals.values() if number > 1)
-    if tied and inspection.judges and len(finals) > 1:
+    if tied and inspection.personas and len(finals) > 1:
         of = counted(len(inspection.judged), "passage")
         scores = counted(len(finals), "different score")
         yield Notice(
@@ -223,7 +220,7 @@ def _left_out(inspection: RankingRecord) -> Iterator[Notice]:
 
 
 def _agreement(inspection: RankingRecord) -> Iterator[Notice]:
-    alpha = inspection.agreement.sums.alpha if len(inspection.judges) > 1 else None
+    alpha = inspection.agreement.sums.alpha if len(inspection.personas) > 1 else None
     if alpha is None:
         return
     said = f"The personas {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"

@@ -113,7 +113,6 @@ def test_the_calls_of_other_rankers(options: dict[str, Any]) -> None:
     [
         lambda model: SetwiseRanker(model=model, ranks=2),
         lambda model: SetwiseRanker(model=model, ranks=2, children=1),
-        lambda model: SetwiseRanker(model=model, ranks=2, team="epidemic_research"),
         lambda model: RankGPTRanker(model=model, window=4, step=2),
     ],
 )

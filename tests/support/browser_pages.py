@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from beir_eval.persona_report.build import write_persona_report
-from mcranker import MCRanker
+from mcranker import MCRanker, RankGPTRanker, Ranking
 from mcranker.llm.chat import ChatRequest
 from personas.ranking.comparison import RankingComparison
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
@@ -21,7 +21,7 @@ from tests.personas.ranking.test_comparison import CHANGED, member, team
 from tests.personas.ranking.test_inspection import FOUR
 from tests.personas.ranking.test_inspection import stored as ranking_of
 from tests.personas.report.test_compare_page import several
-from tests.personas.report.test_rank_pages import alone, by_team
+from tests.support.comparing import comparing
 from tests.support.inspection_report import infested
 from tests.support.persona_reports import DIRECT, TEAM, runs
 from tests.support.scripted import scripted
@@ -116,13 +116,19 @@ def write_compared(folder: Path, *, hostile: bool = False) -> list[Path]:
         made = {
             "one": render_comparison(one_comparison()),
             "several": render_comparison(several(3)),
-            "orders": render_inspection(by_team().to_dict()),
             "alone": render_inspection(alone().to_dict()),
         }
     folder.mkdir(exist_ok=True)
     for name, page in made.items():
         (folder / f"{name}.html").write_text(page, encoding="utf-8")
     return [folder / f"{name}.html" for name in made]
+
+
+def alone() -> Ranking:
+    """The order of one ranker, without scores."""
+    model, _ = comparing(lambda _: "[3] > [1] > [2]")
+    with RankGPTRanker(model=model, ledger=None) as ranker:
+        return ranker.rank("masks", {name: f"passage {name}" for name in "abc"})
 
 
 def one_comparison() -> RankingComparison:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from mcranker import Capabilities, ChatReply, ChatRequest, ScriptedChat, Usage
-from tests.support.scripted import RECRUITS, RUBRIC
 
-TEAM = ("NLP scientist", "Virologist", "Worried parent")
 _SHOWN = re.compile(r"^\[(\w+)\]\n<<<(\w{8})\n(.*?)\n\2>>>$", re.MULTILINE | re.DOTALL)
 
 
@@ -47,25 +45,3 @@ def comparing(
         return ChatReply(said, usage=usage) if isinstance(said, str) else said
 
     return ScriptedChat(reply, capabilities=capabilities), seen
-
-
-def by_orders(orders: Mapping[str, str]) -> Callable[[ChatRequest], str]:
-    """Persona -> its order of letters, which passages' texts end with; the reply as it is asked."""
-
-    def answer(request: ChatRequest) -> str:
-        order = orders[request.tag.persona]
-        shown = shown_in(request)
-        named = sorted(shown, key=lambda name: order.index(shown[name].split()[-1]))
-        return " > ".join(f"[{name}]" for name in named) if "1" in shown else named[0]
-
-    return answer
-
-
-def comparing_team(
-    answer: Callable[[ChatRequest], str | ChatReply], *, capabilities: Capabilities | None = None
-) -> tuple[ScriptedChat, list[ChatRequest]]:
-    """`comparing`, with recruits and rubrics by rote."""
-    by_rote = {"recruit": RECRUITS, "criteria": RUBRIC}
-    return comparing(
-        lambda request: by_rote.get(request.tag.stage) or answer(request), capabilities=capabilities
-    )

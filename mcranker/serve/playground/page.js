@@ -444,23 +444,13 @@ const topOf = (ranking) => {
   return Math.max(1, ...ranking.hits.flatMap((hit) => Object.values(hit.scores).filter((score) => score !== null)));
 };
 
-// The columns of a ranking: scores of personas; or ranks, from personas that compared passages.
+// The columns of a ranking: the personas' scores.
 function columnsOf(ranking) {
-  const { orders, hits } = ranking;
-  if (!orders) {
-    const value = (hit, name) => hit.scores[name] ?? null;
-    const why = (hit, name) => hit.missing[name] ?? (typeof hit.dropped === "number" ? `dropped, its relevance is ${rounded(hit.dropped)}` : "not asked");
-    const top = topOf(ranking), said = digits(hits.flatMap((hit) => ranking.personas.map((name) => value(hit, name))));
-    return { names: ranking.personas, value, why, said, level: (score) => colour(score, top), ends: ["0", rounded(top)] };
-  }
-  return {
-    names: Object.keys(orders),
-    value: (hit, name) => hit.ranks?.[name] ?? null,
-    why: (_, name) => orders[name].left_out || "no rank",
-    said: (rank) => `#${rank}`,
-    level: (rank) => colour(hits.length - rank, hits.length - 1),
-    ends: [`#${hits.length}`, "#1"],
-  };
+  const names = ranking.personas, top = topOf(ranking);
+  const value = (hit, name) => hit.scores[name] ?? null;
+  const why = (hit, name) => hit.missing[name] ?? (typeof hit.dropped === "number" ? `dropped, its relevance is ${rounded(hit.dropped)}` : "not asked");
+  const said = digits(ranking.hits.flatMap((hit) => names.map((name) => value(hit, name))));
+  return { names, value, why, said, level: (score) => colour(score, top), ends: ["0", rounded(top)] };
 }
 
 function header(...columns) {

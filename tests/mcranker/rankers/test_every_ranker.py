@@ -296,9 +296,7 @@ def test_a_ranking_reads_back_as_it_was(name: str) -> None:
     again = Ranking.from_dict(json.loads(ranking.to_json()))
     assert again.to_dict() == ranking.to_dict()
     assert list(again) == list(ranking)
-    assert (again.comparisons, again.windows, again.orders) == (
-        *(ranking.comparisons, ranking.windows, ranking.orders),
-    )
+    assert (again.comparisons, again.windows) == (ranking.comparisons, ranking.windows)
     assert [line.split()[2] for line in again.to_trec().splitlines()] == ranking.ids
 
 
@@ -361,7 +359,7 @@ def test_reasons_for_what_each_judge_gave_or_an_error_that_says_why_there_are_no
         planned = ranker.estimate("masks", DOCS, reasons=10).calls
         planned -= ranker.estimate("masks", DOCS).calls
         explained = ranker.explain(ranking)
-    judges = ranking.judges or (name,)
+    judges = ranking.personas or (name,)
     for hit in explained:
         assert {judge: each.text for judge, each in hit.reasons.items()} == {
             judge: f"{judge} says" for judge in judges
@@ -502,7 +500,7 @@ ABLE = Capabilities(label_logprobs=True, continuation_logprobs=True)
 REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     *((name, {option: OF_SCORES[option]}) for name in COMPARERS for option in OF_SCORES),
     *((name, {"ensemble": "reciprocal_rank"}) for name in ("direct", "rg_s", "qg", "rerank")),
-    *((name, {"ensemble": "assessor", "team_size": 2}) for name in COMPARERS),
+    *((name, {"ensemble": "assessor"}) for name in COMPARERS),
     ("rg_s", {"labels": ("A", "B"), "scale": 3}),
     *((name, {"scale": 5}) for name in ("rebel", "rg_yn", "qg", "rerank", "p_yes")),
     *((name, {"scoring": "integer"}) for name in ("rerank", "rg_yn", "rg_s", "rankrag")),
@@ -514,7 +512,6 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("rankgpt", {"window": window}) for window in (1, 101)),
     ("rankgpt", {"step": 20}),
     ("rankgpt", {"criteria_model": "openai:m"}),
-    ("setwise", {"team": "health_questions", "team_size": 1}),
     ("setwise", {"children": 26}),
     ("direct", {"scoring": "per_criterion"}),
     ("rebel", {"variant": "three_turn"}),

@@ -234,9 +234,7 @@ def test_a_ranker_that_is_not_closed_is_dropped() -> None:
 
 def test_a_ranker_is_made_again_from_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    ranker = SetwiseRanker(
-        RankerConfig(scale=10), model="openai:m", team_size=2, children=2, ledger=None
-    )
+    ranker = SetwiseRanker(RankerConfig(scale=10), model="openai:m", children=2, ledger=None)
     with ranker, pickle.loads(pickle.dumps(ranker)) as again:
         assert again.config == ranker.config
         assert again.config.model_fields_set == ranker.config.model_fields_set

@@ -16,7 +16,7 @@ from mcranker import ChatRequest
 from mcranker.serve import RankerSettings, Settings, hash_key
 from tests.support.browser_measures import readings, sticking_out
 from tests.support.browser_support import browser, expect, texts
-from tests.support.comparing import TEAM, by_orders, comparing, comparing_team
+from tests.support.comparing import comparing
 from tests.support.playing import PASSAGES, VISIBLE, Seen, fill, opened, rank
 from tests.support.serving import KEY, by_place, model, serving, settings
 
@@ -179,51 +179,39 @@ LETTERS = "mask a\nmask b\nmask c"
 
 
 def every() -> Settings:
-    """Rankers of each kind: scores of a team, an order, orders of a team."""
-    team, _ = comparing_team(by_orders(dict(zip(TEAM, ("bac", "bac", "bca"), strict=True))))
+    """Rankers of each kind: scores of a team, and an order."""
     order, _ = comparing(lambda _: "[3] > [1] > [2]")
     kinds: tuple[tuple[str, dict[str, Any]], ...] = (
         ("mcranker", {"model": model()}),
         ("rankgpt", {"model": order}),
-        ("rankgpt", {"model": team, "team_size": 3}),
     )
     rankers = tuple(
         RankerSettings(name=name, ranker=kind, options={**options, "ledger": None}, per_request=may)
         for name, (kind, options), may in zip(
-            ("team", "order", "orders"), kinds, (("team",), (), ()), strict=True
+            ("team", "order"), kinds, (("team",), ()), strict=True
         )
     )
     return Settings(rankers=rankers, port=0)
 
 
-def test_every_ranker_has_columns_of_its_own(browser: Windows) -> None:
+def test_an_order_has_no_columns_of_scores(browser: Windows) -> None:
     with opened(browser, every()) as seen:
         page = seen.page
-        page.get_by_label("Ranker").select_option("orders")
-        rank(page, LETTERS)
-        assert texts(page, "#heat thead th") == ["Passage", *TEAM, "Score", "Given at"]
-        assert texts(page, VISIBLE) == ["mask b", "mask a", "mask c"]
-        # 1 / (60 + rank): 1/62 + 1/62 + 1/63.
-        second = texts(page, "#heat tbody tr:nth-child(2) td")
-        assert second == ["#2", "#2", "#3", "0.04813", "1 ▼1"]
-        page.get_by_role("button", name="mask c").click()
-        assert texts(page, ".details li") == [f"{TEAM[0]}: #3", f"{TEAM[1]}: #3", f"{TEAM[2]}: #2"]
-
         page.get_by_label("Ranker").select_option("order")
         rank(page, LETTERS)
-        assert texts(page, "#heat thead th") == ["Passage", "Moved"]
-        assert texts(page, "#heat tbody tr:first-child td") == ["▲2"]
+        assert texts(page, "#heat thead th") == ["Passage", "Given at"]
+        assert texts(page, "#heat tbody tr:first-child td") == ["3 ▲2"]
         assert seen.complaints == []
 
 
 def test_all_can_be_read_in_both_schemes(browser: Windows) -> None:
     with opened(browser, every(), width=390) as seen:
         page = seen.page
-        for ranker in ("orders", "team"):
+        for ranker in ("order", "team"):
             page.get_by_label("Ranker").select_option(ranker)
             rank(page, f"{LETTERS}\n{'W' * 300}" if ranker == "team" else LETTERS)
             page.locator("#heat tbody button").first.click()
-        page.get_by_role("button", name=f"Edit {TEAM[1]}").click()
+        page.get_by_role("button", name="Edit Virologist").click()
         page.locator("#members summary").first.click()
         page.locator("#many > summary").click()
         page.get_by_label("Passages", exact=True).fill('{"text": "a"}\n{')

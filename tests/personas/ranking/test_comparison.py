@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from mcranker import Passage, RankGPTRanker
 from personas import Criterion, Member, Persona, Rubric
 from personas.errors import SchemaError
 from personas.ranking.comparison import ComparedPassage, RankingComparison
 from personas.report.comparison import reason
 from tests.personas.ranking.test_inspection import FOUR, NAMES, hit, stored
-from tests.support.comparing import TEAM, by_orders, comparing_team
 
 # By Virologist, Parent, Editor, and their sums. Before, as in FOUR:
 #   d1: 5 5 5 = 15,  d2: 9 2 6 = 17,  d3: 1 8 7 = 16,  d4: 4 - 4 = 8 + 4 = 12, so d2, d3, d1, d4
@@ -202,21 +200,6 @@ def test_scores_of_another_scale_are_compared_by_their_share_of_it() -> None:
 def test_what_is_refused(before: dict[str, Any], after: dict[str, Any], said: str) -> None:
     with pytest.raises(SchemaError, match=said):
         RankingComparison.of(before, after)
-
-
-def by_team(*orders: str) -> dict[str, Any]:
-    """A ranking of a, b and c by a team that put them in these orders."""
-    model, _ = comparing_team(by_orders(dict(zip(TEAM, orders, strict=True))))
-    ranker = RankGPTRanker(model=model, ledger=None, team_size=3)
-    return ranker.rank("best masks", [Passage(name, f"mask {name}") for name in "abc"]).to_dict()
-
-
-def test_scores_and_ranks_are_told_apart() -> None:
-    scores = [hit(1, 1, [5, 5, 5], doc_id="a"), hit(2, 2, [4, 4, 4], doc_id="b")]
-    found = RankingComparison.of(stored(called(scores, *TEAM)), by_team("bac", "bac", "bca"))
-    assert any("gave scores before and ranks after" in note for note in found.notes)
-    moved = {each.doc_id: each for each in found.passages}["b"]
-    assert {(each.before, each.rank_after) for each in moved.causes} == {(4, 1)}
 
 
 def test_without_scores_no_persona_moved_a_passage() -> None:
