@@ -49,6 +49,11 @@ _OF_SCORES = (
     *("scoring", "scale", "labels", "ensemble", "questions", "passages_per_call"),
     *("first_stage_weight", "min_relevance"),
 )
+_OF_TEAMS = ("team_size", "require", "criteria", "recruiting", "nlp_scientist")
+
+
+def _defaults(names: Iterable[str]) -> dict[str, Any]:
+    return {name: RankerConfig.model_fields[name].default for name in names}
 
 
 class ComparativeRanker(JudgeRanker):
@@ -60,8 +65,8 @@ class ComparativeRanker(JudgeRanker):
         of_a_team = (
             f"is about a team, and {self.name} has none; leave it out, or rank with MCRanker"
         )
-        refuse(config, {"team_size": None, "require": ()}, of_a_team)
-        defaults = {name: RankerConfig.model_fields[name].default for name in _OF_SCORES}
+        refuse(config, _defaults(_OF_TEAMS), of_a_team)
+        defaults = _defaults(_OF_SCORES)
         refuse(
             config,
             defaults,
