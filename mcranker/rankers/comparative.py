@@ -49,7 +49,7 @@ _OF_SCORES = (
     *("scoring", "scale", "labels", "ensemble", "questions", "passages_per_call"),
     *("first_stage_weight", "min_relevance"),
 )
-_OF_TEAMS = ("team_size", "require", "criteria", "recruiting", "nlp_scientist")
+_OF_TEAMS = ("require", "criteria", "recruiting", "nlp_scientist")
 
 
 def _defaults(names: Iterable[str]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class ComparativeRanker(JudgeRanker):
         of_a_team = (
             f"is about a team, and {self.name} has none; leave it out, or rank with MCRanker"
         )
-        refuse(config, _defaults(_OF_TEAMS), of_a_team)
+        refuse(config, {"team_size": None, **_defaults(_OF_TEAMS)}, of_a_team)
         defaults = _defaults(_OF_SCORES)
         refuse(
             config,
