@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
+import aiohttp
 import anyio
 import pytest
 
@@ -329,6 +330,8 @@ async def _by_path(asked: Asked, wire: Wire) -> None:
 @pytest.mark.parametrize("name", ["compatible", "anthropic"])
 async def test_no_body_fills_the_memory(name: str) -> None:
     """Four bodies of 512 MiB or 2 GiB each; 8 MiB are read of a reply, at most."""
+    if name == "compatible" and int(aiohttp.__version__.split(".")[1]) < 14:
+        pytest.skip("older versions of aiohttp unpack all that they have received at once")
     async with serve_raw(_by_path) as server:
         command = [sys.executable, "-m", "tests.support.wire", name, server.root, *FAULTS]
         with anyio.fail_after(120):
