@@ -125,7 +125,7 @@ class Member(_Record):
         persona: who judges.
         rubric: by what; None until that is written, and where there is to be none.
         origin: where the member comes from.
-        seal: short digest of what a model wrote, put there by `personas.provenance.sealed`; after
+        seal: short digest of what a model wrote, put there by `personas.origins.sealed`; after
             an edit it no longer agrees.
         weight: counts this much beside the other members, with the ensemble ``"sum"``; a member
             with 0 is not asked.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
 from personas.format import exact, weight
-from personas.provenance import ORIGINS
+from personas.origins import ORIGINS
 from personas.schema import Criterion, Member, Team
 
 Mark: TypeAlias = Literal["+", "-", "~"]

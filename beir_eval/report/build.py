@@ -110,7 +110,7 @@ def _rankers(
     wanted: str | None,
     known: dict[str, str],
 ) -> Section:
-    """The section of some runs of rankers; `known` is told what its rows are called."""
+    """The section of some runs of rankers; `known` takes the names of its rows."""
     suite, finished, data, unfinished = _by_slot(members)
     labels = [*dict.fromkeys(label for _, label in finished)]
     labels = [FIRST_STAGE, *labels] if labels else []
@@ -359,7 +359,7 @@ def _pipelines(
     wanted: str | None,
     known: dict[str, str],
 ) -> Section:
-    """The section of a suite of pipelines; `known` is told what its rows are called."""
+    """The section of a suite of pipelines; `known` takes the names of its rows."""
     found: dict[str, tuple[RunFolder, AnswerMetrics]] = {}
     for run in members:
         if (run.path / METRICS).exists():

@@ -23,7 +23,7 @@ from personas.console import names, numbers, table
 from personas.files import FORMATS, Record, check_file, find, weight_notes
 from personas.format import counted
 from personas.io.atomic import write_whole
-from personas.provenance import edited
+from personas.origins import edited
 from personas.ranking.types import Query
 from personas.report.terminal import show_record
 from personas.sanitize import plain

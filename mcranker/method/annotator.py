@@ -22,7 +22,7 @@ from mcranker.replies.schemas import RUBRIC_SCHEMA
 from mcranker.replies.scoring import Scoring
 from mcranker.runtime.actor import Actor
 from personas import Criterion, Member, Persona, PromptSet, Rubric
-from personas.provenance import edited, sealed
+from personas.origins import edited, sealed
 from personas.ranking.types import Score
 from personas.schema import MOST_CRITERIA
 from personas.templates import Template, Turn

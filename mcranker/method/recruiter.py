@@ -16,7 +16,7 @@ from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
 from personas import Member, Persona
-from personas.provenance import sealed
+from personas.origins import sealed
 from personas.ranking.types import Passage
 
 logger = safe_logger("mcranker.method.recruit")
@@ -108,7 +108,7 @@ async def _choose(
         chosen = [(known.get(each.name.casefold()), each) for each in read_personas(reply.text)]
         found = [_with_reason(member, persona.reason) for member, persona in chosen if member]
         if not found:
-            raise Unreadable("none of the names stands in the list.")  # english: sent to models
+            raise Unreadable("none of the names is in the list.")
         return tuple(found[: plan.recruits])
 
     values = {"query": about, "number": str(plan.recruits), "others": plan.others}

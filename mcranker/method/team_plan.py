@@ -116,11 +116,9 @@ class TeamPlan:
     def why_none(self, names: Iterable[str]) -> str:
         """Return the recruiter's message about named personas who may not join."""
         if not self.others:
-            # english: sent to models
-            return "it names nobody besides the NLP scientist, who is on the team."
+            return "it names no one besides the NLP scientist, who is on the team."
         on_it = ", ".join(map(repr, names))
-        # english: sent to models
-        return f"it names nobody who can join the team (on the team already: {on_it}). Name others."
+        return f"it names no one who can join the team (on the team already: {on_it}). Name others."
 
 
 def as_recruited(members: tuple[Member, ...], config: RankerConfig) -> tuple[Member, ...]:

@@ -216,8 +216,7 @@ def _find(body: str, key: str) -> Found:
 
 def _one(values: list[Any], key: str) -> Any:
     if len({repr(value) for value in values}) > 1:
-        # english: sent to models
-        raise Unreadable(f'"{key}" stands there more than once, with different values.')
+        raise Unreadable(f'"{key}" appears more than once, with different values.')
     return values[0]
 
 
@@ -296,8 +295,7 @@ def read_object(text: str, start: int) -> tuple[dict[str, Any], int]:
 
 def _add_member(members: dict[str, Any], key: str, value: Any) -> None:
     if repr(members.setdefault(key, value)) != repr(value):
-        # english: sent to models
-        raise Unreadable(f'"{key[:40]}" stands there more than once, with different values.')
+        raise Unreadable(f'"{key[:40]}" appears more than once, with different values.')
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

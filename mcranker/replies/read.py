@@ -148,7 +148,7 @@ def read_personas(text: str) -> tuple[Persona, ...]:
                 raise Unreadable("a name or a reason is not valid text.") from error
             personas.setdefault(persona.name.casefold(), persona)
     if not personas:
-        raise Unreadable('"Identities" names nobody.')  # english: sent to models
+        raise Unreadable('"Identities" names no one.')
     return tuple(personas.values())
 
 

@@ -130,7 +130,7 @@ def _weight(given: Any) -> float:
     raise Unreadable(f"each weight must be a number from 0 to {_HEAVIEST:g}, usually 0.5.")
 
 
-LEFT_OUT = "it was left out"  # english: sent to models
+LEFT_OUT = "it was left out"
 _NUMBERED = re.compile(
     # Neither a sign nor a point is before the number.
     r"\A[\s\[(<*_#]*+(?:(?:passage|document|doc|text)[\s\[(<*_#:]*+)?([0-9]{1,9})[\s\])>*_.:]*+",
@@ -262,7 +262,7 @@ def _one(
     """Return the scores of a passage, or the reason that it has none."""
     said = {_scores(record, keys, least) for record in records} or {LEFT_OUT}
     if len(said) > 1:
-        return "it stands there more than once, with different scores"  # english: sent to models
+        return "it appears more than once, with different scores"
     return said.pop()
 
 
@@ -270,8 +270,7 @@ def _scores(record: Mapping[str, Any], keys: Sequence[str], least: int) -> Passa
     fields: dict[str, Any] = {}
     for name, value in record.items():
         if repr(fields.setdefault(fold(name), value)) != repr(value):
-            # english: sent to models
-            return f'"{name[:40]}" stands there more than once, with different values'
+            return f'"{name[:40]}" appears more than once, with different values'
     relevance = integer_under(fields, RELEVANCE, TOP_RELEVANCE)
     if isinstance(relevance, str):
         return f"relevance: {relevance}"

@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from personas.ensembles import Rule
 from personas.format import exact, fixed
-from personas.provenance import ORIGINS, edited
+from personas.origins import ORIGINS, edited
 from personas.ranking.hit import Hit
 from personas.ranking.record import OtherRanking, RankingRecord
 from personas.report.formats import cut

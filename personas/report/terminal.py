@@ -16,7 +16,7 @@ from rich.text import Text
 from personas.console import letter, moved, print_page
 from personas.errors import PersonasError
 from personas.format import counted, decimals, dollars, exact, fixed, seconds, weight
-from personas.provenance import edited, origin
+from personas.origins import edited, origin
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
 from personas.report.formats import judgement, place

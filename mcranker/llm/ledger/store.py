@@ -135,7 +135,7 @@ class Write:
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
-class GroupCommit:
+class GroupCommit(ABC):
     """A thread that commits writes which have gathered as one transaction."""
 
     def __init__(self, name: str) -> None:
@@ -188,16 +188,16 @@ class GroupCommit:
             )
         self._damaged.add(key)
 
+    @abstractmethod
     def _commit(self, batch: list[Write], keys: set[bytes]) -> None:
         """Do the writes of a batch, which are for `keys`, and set their results."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _drop(self) -> None:
         """Close what the thread has open; a transaction that is open is undone."""
-        raise NotImplementedError
 
-    def _explained(self, error: Exception) -> LedgerError:
-        raise NotImplementedError
+    @abstractmethod
+    def _explained(self, error: Exception) -> LedgerError: ...
 
     def _end(self) -> bool:
         """Write what waits and end the thread; False if there was nothing to end."""

@@ -1,4 +1,4 @@
-"""Answers of a file judged: reading, sums, what a reader is told first, and the command."""
+"""Answers of a file judged: reading, sums, warnings, and the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run folders of experiments: what stands in them, and that nothing is ranked twice."""
+"""Run folders of experiments: their contents, and that nothing is ranked twice."""
 
 from __future__ import annotations
 

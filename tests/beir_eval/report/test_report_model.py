@@ -1,4 +1,4 @@
-"""What a report says: sections, rows, columns, ranks, comparisons, notes."""
+"""Contents of a report: sections, rows, columns, ranks, comparisons, notes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from mcranker.cli.group import personas as cli
 from personas import Criterion, Member, Persona, Rubric, Team, library, load, save
-from personas.provenance import sealed
+from personas.origins import sealed
 
 EFFECT = Criterion(name="Effect", description="It says how well a mask filters.", weight=75)
 COST = Criterion(name="Cost", description="It names a price.", weight=25)

@@ -1,4 +1,4 @@
-"""How much of a query's words a passage has, against sums by hand."""
+"""The share of a query's words that a passage has, against sums by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every adapter, with the real libraries where they are installed."""
+"""Contracts of every adapter, with the real libraries where they are installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passages that are cut before models see them, and how that is told."""
+"""Passages that are cut before models see them, and the notes about it."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_where_all_are_on_the_team_the_recruiter_is_asked_again_and_told_why() -
     kept = Recorded([naming("clinician"), naming("Nurse")])
     options: dict[str, Any] = {"team": ["clinician"], "team_size": 2}
     assert MCRanker(model=kept.model, **options).recruit_team("q").names == ("Clinician", "Nurse")
-    said = "it names nobody who can join the team (on the team already: 'clinician'). Name others."
+    said = "it names no one who can join the team (on the team already: 'clinician'). Name others."
     assert said in kept.prompts("recruit")[1]
     stubborn = Recorded(naming("Clinician")).model
     with pytest.raises(ReplyError, match=r"\(on the team already: 'Clinician'\)"):

@@ -1,4 +1,4 @@
-"""What requests share stands at their beginning, they know how long it is, and providers too."""
+"""Shared beginnings of requests: they come first, and their length is known to providers too."""
 
 from __future__ import annotations
 

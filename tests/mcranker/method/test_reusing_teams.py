@@ -11,7 +11,7 @@ import pytest
 from mcranker import ChatRequest, DirectRanker, MCRanker, ScriptedChat
 from mcranker.rankers.judge import PointwiseRanker
 from personas import Persona, Team, load, save
-from personas.provenance import edited as is_edited
+from personas.origins import edited as is_edited
 from tests.support.scripted import scripted
 
 DOCS = {"p1": "one", "p2": "two"}

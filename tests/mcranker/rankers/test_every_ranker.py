@@ -1,4 +1,4 @@
-"""What every ranker keeps, from tables: rankings by hand, odd replies, refusals.
+"""Contracts of every ranker, from tables: rankings by hand, odd replies, refusals.
 
 A new ranker is an entry of `ENTRIES`.
 """

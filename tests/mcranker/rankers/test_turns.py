@@ -1,4 +1,4 @@
-"""Whose turn it is to call a model, and that no place is lost; time is virtual."""
+"""Turns to call a model, and that no place is lost; time is virtual."""
 
 from __future__ import annotations
 

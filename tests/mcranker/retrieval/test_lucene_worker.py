@@ -1,4 +1,4 @@
-"""What Lucene's process does with its job, with another Java in its place."""
+"""Lucene's process and its job, with another Java in its place."""
 
 from __future__ import annotations
 

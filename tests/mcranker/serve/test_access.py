@@ -1,4 +1,4 @@
-"""Who may use the service: keys, the names by which it is addressed, and what browsers may do."""
+"""Access to the service: keys, the names by which it is addressed, and what browsers may do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told."""
+"""Metrics in the form of Prometheus."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 from mcranker import __version__
 from mcranker.errors import InputError
-from personas.provenance import sealed
+from personas.origins import sealed
 from personas.report import render_inspection
 from personas.report.page import ReportFooter
 from personas.schema import Member

@@ -28,7 +28,7 @@ SECRET = "sk-live-4f1d"
 
 
 class Paced:
-    """A model that answers when it is told to, and counts."""
+    """A model that answers on a signal, and counts."""
 
     def __init__(self) -> None:
         self.calls = 0

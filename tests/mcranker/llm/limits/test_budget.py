@@ -54,7 +54,7 @@ def used(usage: Usage) -> Callable[[ChatRequest], ChatReply]:
 
 
 class Gate:
-    """A model that answers when it is told to, and counts what is under way."""
+    """A model that answers on a signal, and counts what is under way."""
 
     def __init__(self, usage: Usage) -> None:
         self.usage = usage

@@ -1,4 +1,4 @@
-"""What is tried again, how often, and after how long; time is virtual, so nothing here waits."""
+"""Calls that are tried again, how often, and after how long; time is virtual."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from personas import Criterion, Member, Persona, Rubric, dumps, library, loads
-from personas.provenance import edited, origin, sealed
+from personas.origins import edited, origin, sealed
 from tests.personas.test_schema import FORMATS, members
 
 EFFECT = Criterion(name="Effect", description="It says how well a mask filters.", weight=50)
