@@ -31,7 +31,7 @@ Record: TypeAlias = Team | Member | Rubric | Persona
 Place: TypeAlias = "tuple[str | int, ...]"  # keys and items, from 0, that lead to a value
 
 # Errors of PyYAML where a tag such as ``!!bool`` does not fit its value.
-_BAD_TAGS = (AttributeError, IndexError, KeyError, TypeError)
+_BAD_TAGS = (AttributeError, IndexError, KeyError, OverflowError, TypeError)
 # Line ends of Unicode's own, and characters that are not seen but change what is: they reorder
 # the text, or steer a terminal.
 _UNSEEN = re.compile(

@@ -152,7 +152,7 @@ class Template:
                 filled = begun if self.bound.keys() >= _names(text) else _filler(text)(known)
                 turns.append(Turn(role, filled, shared))
         except (jinja2.UndefinedError, KeyError) as error:
-            missing = _listed(self.placeholders - values.keys())
+            missing = _listed(self.placeholders - values.keys()) or str(error)
             raise PromptError(f"prompt {self.name!r}: no value for {missing}") from error
         return tuple(turns)
 
@@ -369,6 +369,10 @@ def _check(template: Template, where: str) -> None:
             f"{where}: has the unknown placeholder {_braced(unknown)}; "
             f"known here: {_braced(needed.known)}"
         )
+    try:
+        template.render(dict.fromkeys(there, Own("1")))
+    except (PromptError, jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+        raise PromptError(f"{where}: cannot be filled: {error}") from error
     roles = [role for role, _ in template.turns]
     if needed.is_part and roles != ["user"]:
         raise PromptError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,6 +83,7 @@ def _values(
         )
         if folder and metrics:
             of = flawed(of, metrics, folder, qrels, ceiling(data.first_stage(), qrels, measure))
+            of = replace(of, empty=len(set(evaluation.missing_queries) - of.failed.keys()))
         found[measure] = of
     return found
 
@@ -160,7 +161,8 @@ def _record(
             "per_query": each.per_query,
         }
         if given["compare"] and name != baseline:
-            run["compared"] = {measure: asdict(of[name]) for measure, of in compared.items()}
+            unknown = {} if judged > 1 else {"interval": None}
+            run["compared"] = {x: asdict(of[name]) | unknown for x, of in compared.items()}
         record["runs"].append(run)
     return record
 

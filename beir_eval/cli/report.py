@@ -68,7 +68,7 @@ def _all_forms(ctx: click.Context, report: Report) -> dict[str, str]:
     for section in report.sections:
         if section.figure:
             figures[section.name] = f"{re.sub(r'[^A-Za-z0-9._-]', '_', section.name)}.svg"
-            files[figures[section.name]] = render_svg(section.figure)
+            files[figures[section.name]] = render_svg(section.figure, measure=report.measure)
     forms = {f"report{each}": _rendered(ctx, report, each, figures) for each in _SUFFIXES}
     return files | forms
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from beir_eval.answers.metrics import AnswerMetrics, grid_row, suite_cautions
-from beir_eval.errors import SettingError
+from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.experiment.labels import column_names, natural, row_labels
 from beir_eval.experiment.pipeline_cell import read_answers_of, read_judgements
 from beir_eval.experiment.run_folder import (
@@ -29,7 +29,7 @@ from beir_eval.report.figures import scatters
 from beir_eval.report.load import Loader
 from beir_eval.report.model import Column, Figure, Report, Row, Section, TableCell
 from beir_eval.report.tables import MISSING_SIGN, TIES_SIGN, mark, measure_text
-from beir_eval.report.warnings import conditions, measured_to, model_names, notes
+from beir_eval.report.warnings import conditions, flaw_notices, measured_to, model_names, notes
 from personas.report.warnings import Notice
 
 MEASURE = "nDCG@10"
@@ -70,11 +70,11 @@ def build_report(
         suite = run.manifest.suite
         return (suite.place if suite else 0, natural(run.manifest.label), run.path.resolve().parts)
 
-    groups: dict[tuple[bool, str], list[RunFolder]] = {}
+    groups: dict[tuple[bool, str, bool], list[RunFolder]] = {}
     for run in sorted(runs, key=place):
-        suite = run.manifest.suite
-        groups.setdefault((suite is None, suite.name if suite else "runs"), []).append(run)
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0], natural(item[0][1])))
+        suite, answers = run.manifest.suite, bool(run.manifest.answers)
+        groups.setdefault((suite is None, suite.name if suite else "runs", answers), []).append(run)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0], natural(item[0][1]), item[0][2]))
     first = next(
         (
             run
@@ -92,15 +92,21 @@ def build_report(
         _pipelines(name, members, measure, baseline, known)
         if members[0].manifest.answers
         else _rankers(name, members, loader, baseline, known)
-        for (_, name), members in ordered
+        for (_, name, _), members in ordered
     )
+    judges = {
+        judge for run in runs if run.manifest.answers for judge in run.manifest.answers.judges
+    }
+    if first is None and measure is not None and measure.lower() not in judges:
+        raise SettingError(f"measure={measure!r} is no judge of these answers: {sorted(judges)}")
     if baseline is not None and baseline not in known:
         labels = ", ".join(map(repr, sorted({*known.values()}, key=natural)))
         raise SettingError(
             f"baseline={baseline!r} is no label of a finished run; there is "
             f"{labels or 'no finished run at all'}"
         )
-    return Report(loader.measure, sections)
+    only = sections[0].measured if sections and first is None else loader.measure
+    return Report(only, sections)
 
 
 def _rankers(
@@ -361,16 +367,17 @@ def _pipelines(
 ) -> Section:
     """The section of a suite of pipelines; `known` takes the names of its rows."""
     found: dict[str, tuple[RunFolder, AnswerMetrics]] = {}
-    for run in members:
+    named = dict(zip(row_labels(members), members, strict=True))
+    for label, run in named.items():
         if (run.path / METRICS).exists():
-            of = read_form(run.path / METRICS, AnswerMetrics)
-            found[run.manifest.label] = (run, of)
+            found[label] = (run, read_form(run.path / METRICS, AnswerMetrics))
     known.update({label: label for label in found})
-    unfinished = [("", x.manifest.label) for x in members if x.manifest.label not in found]
+    unfinished = [("", label) for label in named if label not in found]
     suite, asked = members[0].manifest.suite, members[0].manifest.answers
-    assert suite is not None, "a pipeline is part of a suite"
-    assert asked is not None, "these are answers"
-    head = measure if measure in asked.judges else asked.judges[0]
+    if suite is None or asked is None:
+        raise RunFolderError(f"{members[0].path}: its manifest names no suite")
+    given = measure and measure.lower()
+    head = given if given in asked.judges else asked.judges[0]
     values = {
         label: {
             judge: one.as_values(judge, asked.judge, own=asked.judge in of.writers)
@@ -385,7 +392,7 @@ def _pipelines(
         if head in of and (mean := of[head].mean) is not None
     }
     best = max(means, key=lambda label: means[label], default="")
-    baseline = wanted if wanted in found else best
+    baseline = wanted if wanted in means else best
     cells = {
         (judge, label): TableCell(
             one,
@@ -414,6 +421,15 @@ def _pipelines(
         if run.manifest.suite and run.manifest.suite.point
     ]
     said = [*_unlike([run for run, _ in found.values()])]
+    if wanted in found and wanted not in means:
+        said.append(Notice("warn", f"{wanted} has no value of {head}; the best is the baseline."))
+    without = [  # their cells are empty, so that their flaws are said here
+        (f"{label}, {judge}", one.as_values(judge, asked.judge))
+        for label, (_, of) in found.items()
+        for judge, one in of.judges.items()
+        if one.mean is None
+    ]
+    said += flaw_notices(without)
     said += suite_cautions({label: of for label, (_, of) in found.items()})
     analysis: Anova | None = None
     if suite.formula and points:
@@ -438,6 +454,7 @@ def _pipelines(
         notes=(*filter(None, [suite.description]), *(ours if suite.ours else ())),
         analysis=analysis,
         worst=_worst(found[best][0], found[best][1], head) if best else (),
+        worst_of=best,
         drawings=tuple(
             scatters(
                 suite.figure or FigureNote(),

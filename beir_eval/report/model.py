@@ -162,6 +162,7 @@ class Section:
     analysis: Anova | None = None  # of a grid of pipelines
     worst: tuple[tuple[str, ...], ...] = ()
     """Question, value, answer, right answers and the judge's notes of the best pipeline's worst."""
+    worst_of: str = ""  # the label of the best pipeline
     drawings: tuple[tuple[str, str, str], ...] = ()  # title, SVG and words of a pipelines' figure
 
     @property

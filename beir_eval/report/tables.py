@@ -313,7 +313,7 @@ def _analysis(section: Section) -> list[Table]:
 def _worst(section: Section) -> Table:
     headings = ("question", section.measured, "answer", "golden", "notes")
     rows = tuple(tuple(map(Entry, each)) for each in section.worst)
-    return Table(f"Worst answers of {section.baseline}", headings, rows, texts=len(headings))
+    return Table(f"Worst answers of {section.worst_of}", headings, rows, texts=len(headings))
 
 
 def _form(shown: Callable[[Any], str], kind: str = "") -> _Form:

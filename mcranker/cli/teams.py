@@ -39,6 +39,8 @@ def _recruit(ctx: click.Context) -> int:
     out, form = params["out"], None if params["out"] is None else Path(params["out"]).suffix.lower()
     if form is not None and form not in FORMATS:
         raise click.UsageError(f"--out {out!r}: the name must end in .yaml, .yml or .json", ctx)
+    if params["lock"] and out is None and params["output"] != "json":
+        raise click.UsageError("--lock goes with --out FILE or --output json", ctx)
     given = given_options(ctx)
     if given.ranker != MCRanker.name:
         raise click.UsageError(f"the ranker {given.ranker!r} recruits no team; leave it out", ctx)

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -121,7 +121,8 @@ class VectorStore:
                     self._db = sqlite3.connect(
                         self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
                     )
-                    self._db.execute("PRAGMA journal_mode = WAL")
+                    with suppress(sqlite3.OperationalError):  # a store that may only be read
+                        self._db.execute("PRAGMA journal_mode = WAL")
                     self._db.execute("PRAGMA synchronous = NORMAL")
                     self._db.execute(
                         "CREATE TABLE IF NOT EXISTS vectors "

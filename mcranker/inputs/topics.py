@@ -41,7 +41,7 @@ _KNOWN = {*_NUMBERS, *_OTHERS, *chain.from_iterable(_NAMES.values())}
 # Words that begin fields of SGML, as in ``<num> Number: 301``.
 _LABELS = {"num": "number", "title": "topic|title", "desc": "description", "narr": "narrative"}
 
-_ANY, _END = r"[A-Za-z][A-Za-z0-9_-]{0,40}", r"(?:\s[^<>]*)?>"
+_ANY, _END = r"[A-Za-z][A-Za-z0-9_-]{0,40}", r"(?:[^\S\n][^<>\n]*)?>"
 _TOPIC = re.compile(r"(?i)<(/?)(topic|top)(\s[^<>]*)?>")
 # Other names at the beginning of a line are fields; within a line they are text.
 _FIELD = re.compile(rf"(?im)<(/?)({'|'.join(_KNOWN)}){_END}|^[ \t]*<(/?)({_ANY}){_END}")

@@ -7,7 +7,7 @@ from functools import partial
 
 import anyio.to_thread
 
-from mcranker.errors import ReplyError
+from mcranker.errors import ConfigError, ReplyError
 from mcranker.llm.chat import ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
 from mcranker.method.session import LONG, Session
@@ -126,7 +126,12 @@ async def _most_likely(
     session: Session, plan: TeamPlan, about: str, example: Passage
 ) -> tuple[Member, ...]:
     """Take the members of the library that judge best, by the answer to a typed question."""
-    candidates = plan.candidates
+    candidates, most = plan.candidates, session.models.recruiter.capabilities.max_choices
+    if most is not None and len(candidates) > most:
+        raise ConfigError(
+            f"{session.models.recruiter.name} chooses among {most} options, and the library has "
+            f"{len(candidates)} members; name another recruiter_model, or a team"
+        )
     options = tuple(Option(each.name, ", ".join(each.persona.topics)) for each in candidates)
     task = session.prompts["typed_recruit"].render({})[-1].text
 

@@ -64,7 +64,7 @@ ChunkLike: TypeAlias = Chunk | SourcePassage
 
 
 class TextRetriever(Protocol):
-    """A search of the user's own: a `mcranker.retrieval.bm25.Retriever` that has the texts."""
+    """A search of the user's own: ids with scores, and their texts."""
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found | Awaitable[Found]: ...
     def chunk(self, name: str, /) -> ChunkLike: ...
@@ -342,7 +342,7 @@ async def likely_passages(
     stage, most = config.retrieval, config.retrieval.documents
     free = stage.by == "bm25" or not isinstance(index, SearchIndex)
     if isinstance(index, Index):
-        free |= index.describe()["embedder"].partition(":")[0] in ("local", "st")
+        free |= index.describe()["embedder"].partition(":")[0] == "local"
         most = min(most, len(index))
     changed = {} if free else {"by": "bm25", "mmr": None}
     question = (SentQuery(text=query.all_texts, origin="question"),)

@@ -113,9 +113,6 @@ NUGGETS_SCHEMA = ReplySchema(
 )
 """The facts of an answer, each vital or okay."""
 
-QUESTION_SCHEMA = ReplySchema("question", _object({"question": _STRING, "answer": _STRING}))
-"""A question for a test, and its answer."""
-
 TEAM_SCHEMA = _team(_STRING)  # identities of any kind, and the reason for them (App. D.1)
 RUBRIC_SCHEMA = ReplySchema(
     "rubric",

@@ -283,6 +283,8 @@ class Index:
         """Up to `k` chunks for each query, with their scores, best first; equal ones as added."""
         if k < 1:
             raise ConfigError(f"k={k!r} is out of range; give a whole number from 1")
+        if by not in ("bm25", "dense"):
+            raise ConfigError(f"by={by!r}: an index is searched by 'bm25' or 'dense'")
         if by == "bm25":
             return await to_thread.run_sync(lambda: [self._by_words(q, k) for q in queries])
         if not (queries and self._dimensions):
@@ -559,7 +561,8 @@ def cached_index(key: str) -> Path:
         days = (time.time() - used) / 86_400
         if days > DAYS or (total > BYTES and days > 1):
             for each in (path, path.with_name(f"{path.name}-journal")):
-                each.unlink(missing_ok=True)
+                with suppress(OSError):  # another's folder, or a file in use
+                    each.unlink()
     return place
 
 

@@ -110,7 +110,8 @@ class Lucene:
             except (FileNotFoundError, ValueError):
                 lines = [line.strip() for line in words.splitlines() if line.strip(" #\t")]
                 raise RunError(
-                    f"Lucene's process ended without a result (exit status {done.returncode}); "
+                    f"Lucene's process ended without a result (exit status {done.returncode}; "
+                    "it needs Java 21); "
                     f"it said: {'; '.join(lines[-_LINES_OF_JAVA:]) or 'nothing'}"
                 ) from None
         if "error" in outcome:

@@ -97,7 +97,8 @@ def _count(value: Any, info: ValidationInfo) -> int:
     if value % 1:
         raise ValueError("give a whole number")
     count = int(value)
-    return count if info.field_name == "max_tokens" else min(count, _limits(info).documents)
+    limits = _limits(info)
+    return min(count, limits.body if info.field_name == "max_tokens" else limits.documents)
 
 
 def _text(value: Any, info: ValidationInfo) -> str:
@@ -169,11 +170,11 @@ _Instruction = Annotated[
 ]
 _Query = Annotated[Query, PlainValidator(_query)]
 _Name = Annotated[str, Field(max_length=500)]
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
+    model_config = ConfigDict(frozen=True)
 
     @classmethod
     def read(cls: type[B], body: Mapping[str, Any], limits: Limits) -> B:
@@ -258,7 +259,7 @@ class RankRequest(_Body):
     ranker: _Name | None = None
     options: Annotated[dict[str, Any], PlainValidator(_options)] = {}
     top_n: _Count = Field(0, validation_alias=AliasChoices("top_n", "top_k"))
-    min_relevance: Annotated[float, Field(ge=0, le=1)] | None = None
+    min_relevance: Annotated[float, Field(strict=True, ge=0, le=1)] | None = None
     timeout: _Seconds | None = None
     instruction: _Instruction = ""
     reasons: _Count = 0

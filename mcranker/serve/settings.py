@@ -231,8 +231,11 @@ def _tables(
     return found
 
 
+_SHARED = ("ranker", "names", "per_request", "unscored")
+
+
 def _ranker(name: str, table: dict[str, Any], base: Path) -> RankerSettings:
-    shared = {key: table[key] for key in RankerSettings.model_fields if key in table}
+    shared = {key: table[key] for key in _SHARED if key in table}
     own = {key: located(key, table[key], base) for key in table.keys() - shared.keys()}
     known = keys_of(str(shared.get("ranker", "mcranker")))
     options = read_options(own, known, f"ranker {name!r}")

@@ -32,9 +32,10 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to; at the end it takes the place of `path`, unless an error comes."""
-    target = Path(os.path.realpath(path))
-    if _is_open(path) or (target.exists() and not target.is_file()):
-        with _naming(target, path), Path(path).open("ab") as file:
+    target, number = Path(os.path.realpath(path)), _descriptor(path)
+    if number is not None or (target.exists() and not target.is_file()):
+        place = target if number is None else os.dup(number)
+        with _naming(target, path), open(place, "wb") as file:  # noqa: PTH123 - also of a number
             yield file
         return
     part = _beside(target)
@@ -54,9 +55,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def check_place(path: str | os.PathLike[str]) -> None:
     """See that `replacing` could write a file, without touching it."""
-    target = Path(os.path.realpath(path))
-    if _is_open(path):
-        Path(path).open("ab").close()
+    target, number = Path(os.path.realpath(path)), _descriptor(path)
+    if number is not None:
+        os.write(number, b"")  # fails where it is open for reading alone
         return
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
@@ -89,9 +90,12 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _is_open(path: str | os.PathLike[str]) -> bool:
-    """True for names of open files, such as ``/dev/stdout``."""
-    return os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/self/fd/"))  # noqa: PTH100 - keeps links
+def _descriptor(path: str | os.PathLike[str]) -> int | None:
+    """The number of the open file that a name such as ``/dev/stdout`` means; None of others."""
+    folder, last = os.path.split(os.path.abspath(path))  # noqa: PTH100 - keeps links
+    if folder in ("/dev/fd", "/proc/self/fd") and last.isdecimal() and len(last) < 10:
+        return int(last)
+    return {"stdin": 0, "stdout": 1, "stderr": 2}.get(last) if folder == "/dev" else None
 
 
 def _beside(target: Path) -> Path:

@@ -8,10 +8,7 @@ from types import ModuleType
 import pytest
 
 import mcranker.errors
-import personas.errors
 from mcranker.errors import MCRankerError, ModelError, RateLimited
-
-MODULES = [(mcranker.errors, "MCRankerError"), (personas.errors, "PersonasError")]
 
 
 def _classes(module: ModuleType) -> dict[str, type[BaseException]]:

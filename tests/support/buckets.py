@@ -13,7 +13,7 @@ from tests.support.virtual_time import now
 
 @dataclass(slots=True)
 class Bucket:
-    """A limit that is leased; `mcranker.llm.ledger.postgres_limits` has the same in SQL."""
+    """A limit that is leased; `mcranker.llm.ledger.postgres_store` has the same in SQL."""
 
     due: float
     at: float

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 MOST = 2**29  # bytes
 
 _LAST = b"\r\nConnection: close\r\n"
-_OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 @dataclass

@@ -260,7 +260,8 @@ def _reasons(batch: _OpenAIBatch) -> str:
     """Return the first three reasons OpenAI gives for refusing a batch."""
     listed = (batch.errors or {}).get("data")
     said = [
-        f"line {each.get('line')}: {text_in(each, 'message') or text_in(each, 'code')}"
+        (f"line {each['line']}: " if type(each.get("line")) is int else "")
+        + (text_in(each, "message") or text_in(each, "code") or "no reason given")
         for each in (listed[:3] if isinstance(listed, list) else ())
         if isinstance(each, dict)
     ]

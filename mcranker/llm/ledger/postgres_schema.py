@@ -28,7 +28,7 @@ TYPES = (
     *("double precision", "text", "bigint"),
 )
 _NAMES = COLUMNS.split(", ")
-_VERSION = 1
+_VERSION = 3
 _TABLES = f"""
 CREATE TABLE mcranker_replies (
     id bigserial NOT NULL,
@@ -92,9 +92,10 @@ async def connect(url: str, *, seconds: float | None = _TIMEOUT) -> Any:
                 if await connection.fetchval(newest) is None:
                     await connection.execute(_TABLES)
                     await connection.execute("INSERT INTO mcranker_ledger VALUES ($1)", _VERSION)
-            if await connection.fetchval(newest) > _VERSION:
+            if (version := await connection.fetchval(newest)) != _VERSION:
                 raise LedgerError(
-                    f"the ledger {shown_url(url)!r} is of a later version of mcranker; update it"
+                    f"the ledger {shown_url(url)!r} has tables of version {version}, and this "
+                    f"mcranker has {_VERSION}; take the same mcranker, or a new database"
                 )
     except BaseException:
         connection.terminate()

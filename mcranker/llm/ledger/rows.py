@@ -108,7 +108,11 @@ def row_of(
         row: Row = (key, name, stage.encode(), created, *map(int, counts), float(usage.seconds))
         row += (_encoded(reply),)
         row += (_checksum(row),)
-        restored, given = reply_of(row), replace(reply, reused=True)
+        lists = {name: getattr(reply, name) for name in ("answers", "continuation_logprobs")}
+        tuples: dict[str, Any] = {
+            name: tuple(each) for name, each in lists.items() if isinstance(each, list)
+        }
+        restored, given = reply_of(row), replace(reply, reused=True, **tuples)
         if restored != given and repr(restored) != repr(given):  # NaN is not equal to itself
             raise Unkeepable(f"{reprlib.repr(reply)} cannot be restored")
     except (TypeError, ValueError, AttributeError, OverflowError, Damaged) as error:

@@ -123,6 +123,21 @@ def test_defences(model: Connected) -> None:
     assert answers["erase_and_check"] > answers["none"]
 
 
+def test_a_listwise_ranker_is_ordered_about(model: Connected) -> None:
+    def order(request: ChatRequest) -> str:
+        numbers = re.findall(r"^\[(\d+)\]$", text_of(request), re.MULTILINE)
+        parts = re.split(r"^\[\d+\]$", text_of(request), flags=re.MULTILINE)[1:]
+        first = [n for n, part in zip(numbers, parts, strict=True) if "Put this passage" in part]
+        return " > ".join(f"[{n}]" for n in [*first, *(n for n in numbers if n not in first)])
+
+    model.answer = order
+    (row,) = run("--ranker", "rankgpt", "--attacks", "put_me_first")["figures"]
+    assert {line["rank"] for line in lines()} == {1}
+    assert row["relevance"]["count"] == 0
+    model.answer = judge("-")
+    assert run("--ranker", "direct", "--attacks", "put_me_first,order")["figures"][0]["class"] == 6
+
+
 def test_the_dry_run_counts_the_calls_that_are_made(model: Connected) -> None:
     args = ("--ranker", "mcranker,direct", "--attacks", "19", "--ledger", "answers.sqlite")
     dry = json.loads(invoke(*args, "--dry-run", "--output", "json").stdout)["estimates"]

@@ -20,7 +20,7 @@ from mcranker import InputError
 from mcranker.cli.rank import read_corpus, read_passages, read_queries
 from mcranker.errors import RunError
 from mcranker.inputs.trec import read_trec, write_trec
-from personas.io.lines import read_texts
+from personas.io.lines import LONGEST_LINE, read_lines, read_texts
 from tests.support.beir_folder import write_folder
 from tests.support.commands import written
 from tests.support.scale import scaled
@@ -188,3 +188,23 @@ def test_a_line_without_end_takes_no_more_memory_than_is_said(tmp_path: Path) ->
     assert len(lines) == 7, done
     assert all(":1: the line is longer than 64 MB" in line for line in lines), done.stdout
     assert "no suite" in suite or "longer than 4 MB; name the TOML file" in suite
+
+
+def packed(path: Path, lines: int, line: bytes) -> Path:
+    with gzip.open(path, "wb", 9) as file:
+        for _ in range(lines):
+            file.write(line)
+    return path
+
+
+def test_what_unpacks_too_far_is_refused(tmp_path: Path) -> None:
+    """70 MB out of 0.2 MB; the same lines that were unpacked by hand are read."""
+    line = json.dumps({"_id": "d", "text": " " * 1000}).encode() + b"\n"
+    bomb = packed(tmp_path / "corpus.jsonl.gz", 70_000, line)
+    with pytest.raises(DatasetError, match=r"over 100 times as much; .* unpack it with gunzip"):
+        list(read_lines(bomb, DatasetError))
+    plain = tmp_path / "corpus.jsonl"
+    with gzip.open(bomb) as file, plain.open("wb") as target:
+        target.write(file.read())
+    assert plain.stat().st_size > LONGEST_LINE
+    assert sum(1 for _ in read_lines(plain, DatasetError)) == 70_000

@@ -42,11 +42,6 @@ def words(root: ET.Element) -> list[str]:
     return [each.text or "" for each in root.iter(f"{SVG}text")]
 
 
-def text_at(root: ET.Element, text: str) -> tuple[float, float]:
-    found = next(each for each in root.iter(f"{SVG}text") if each.text == text)
-    return float(found.attrib["x"]), float(found.attrib["y"])
-
-
 def center(root: ET.Element, title: str) -> tuple[float, float]:
     """The place of a point, by the beginning of the words under a pointer."""
     for sign in root.iter(f"{SVG}circle"):

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import random
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from mcranker.errors import (
     AuthenticationFailed,
     ConfigError,
+    MCRankerError,
     ServerFailed,
 )
 from mcranker.llm import masking
@@ -22,8 +24,14 @@ from mcranker.llm.providers.http_errors import (
     parse_object,
     read_problem,
 )
+from tests.support.beir_folder import write_folder
 from tests.support.loopback import (
+    Answer,
+    Body,
     clean_environment,
+    completion,
+    openai_error,
+    serve_in_thread,
 )
 from tests.support.raw_server import sends, serve_raw
 from tests.support.wire import BACK_ENDS, CHECKS, KEY, SERVICE, TOKEN, asking, failure
@@ -51,9 +59,7 @@ def _pages_with(key: str, place: int) -> Iterator[bytes]:
 
 def test_no_cut_shows_half_a_key() -> None:
     edge = MESSAGE_LIMIT
-    random_places = random.Random(edge)
-    for _ in range(1):
-        place = max(0, edge + random_places.randint(-len(KEY) - 12, 3))
+    for place in (edge - 30, edge - 13, edge - 7, edge - 1):
         for key in (KEY, "sk-proj-Ab12Cd34Ef56Gh78"):
             for page in _pages_with(key, place):
                 texts = [str(error_for(read_problem(401, page, {}), SERVICE))]
@@ -200,7 +206,38 @@ async def test_what_a_provider_says_names_no_key_no_token_and_no_host(
     ours = [each.getMessage() for each in caplog.records if each.name.startswith("mcranker")]
     for text in (*shown, *ours):
         assert "gpu7" not in text
-        assert all(KEY[n : n + 8] not in text for n in range(len(KEY) - 7)), text
+        parts = (KEY[n : n + 8].lower() for n in range(len(KEY) - 7))
+        assert all(part not in text.lower() for part in parts), text
+
+
+def test_nothing_that_is_kept_holds_a_secret(tmp_path: Path) -> None:
+    from beir_eval.experiment.run import run_suite
+    from tests.support.experiment_support import plan, suite
+
+    asked = {"n": 0}
+
+    def answer(_: Body) -> Answer | Body:
+        asked["n"] += 1
+        said = f"bad key {KEY}, {KEY[3:].upper()} for /{TOKEN}/v1 of gpu7.corp.internal"
+        return completion('{"Score": 7}') if asked["n"] % 2 else Answer(400, openai_error(said))
+
+    with serve_in_thread(answer) as server:
+        options = {
+            "base_url": f"{server.root}/{TOKEN}/v1",
+            "api_key": KEY,
+            "ledger": tmp_path / "ledger.sqlite",
+        }
+        out = plan(tmp_path / "out", "openai:m", options=options, limit=2)
+        with contextlib.suppress(MCRankerError):
+            run_suite(suite(write_folder(tmp_path / "tiny"), "DIRECT"), out)
+    assert asked["n"] > 2
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.name == "manifest.json" for path in files)
+    assert any(b"/[key]/v1" in path.read_bytes() for path in files)
+    for path in files:
+        assert TOKEN.encode() not in path.read_bytes(), path
+        assert KEY[8:].lower().encode() not in path.read_bytes().lower(), path
+        assert b"gpu7" not in path.read_bytes(), path
 
 
 @pytest.mark.parametrize("model", ["openai:m", "anthropic:m"])

@@ -27,7 +27,6 @@ from tests.support.scripted import RECRUITS, RUBRIC
 
 QUERY = "Which masks protect best?"
 TEXTS = {"p1": "N95 masks filter well.", "p2": "Soup <|im_end|> wants salt.", "p3": "N95"}
-SCORING = ["score", "score_without_criteria", "direct", "direct_with_criteria", "assess"]
 REPLIES = {
     "recruit": RECRUITS,
     "criteria": RUBRIC,

@@ -26,7 +26,6 @@ IN_ORDER = {200, 400, 404, 413, 415, 422}
 SECRETS = (str(Path(__file__).parents[3]), str(Path.home()), "Traceback", 'File "', "site-packages")
 JSON = {"Content-Type": "application/json"}
 HEAD = b"POST /v2/rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-"""Seconds of processor time; a free machine takes less than a tenth."""
 
 
 class Gate:

@@ -233,6 +233,42 @@ asyncio.run(main())
     assert found(path, *confirmed)
 
 
+ROOM = """
+import resource
+from mcranker.llm.ledger.ledger import Ledgered
+from mcranker.llm.scripted import ScriptedChat
+
+calls = 0
+def answer(request):
+    global calls
+    calls += 1
+    return "yes"
+
+async def main(path, before, room):
+    chat = Ledgered(ScriptedChat(answer, name=MODEL), Ledger(path))
+    for number in range(int(before)):
+        await chat.complete(request(f"before {number}"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(room), resource.RLIM_INFINITY))
+    try:
+        for number in range(1100):
+            await chat.complete(request(str(number)))
+    except LedgerError as error:
+        print(calls, error)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("before", "room"), [(0, 60_000), (1, 10_000_000)])
+def test_a_full_disk_is_noticed_while_answers_can_still_be_kept(
+    path: Path, before: int, room: int
+) -> None:
+    paid, problem = finished(start(ROOM, path, str(before), str(room))).split(" ", 1)
+    assert (int(paid) == 0) is (before == 0)
+    assert problem.startswith(f"the ledger {str(path)!r} needs more room: 16 MiB cannot be")
+    assert sql(path, "SELECT count(*) FROM replies") == [(int(paid),)]
+
+
 FORKS = """
 import os, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # to fork with threads is what is tried here
