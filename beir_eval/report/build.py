@@ -423,13 +423,18 @@ def _pipelines(
     said = [*_unlike([run for run, _ in found.values()])]
     if wanted in found and wanted not in means:
         said.append(Notice("warn", f"{wanted} has no value of {head}; the best is the baseline."))
-    without = [  # their cells are empty, so that their flaws are said here
-        (f"{label}, {judge}", one.as_values(judge, asked.judge))
+    # Their cells are empty, so that their flaws are said here.
+    without = {
+        f"{label}, {judge}": one.as_values(judge, asked.judge)
         for label, (_, of) in found.items()
         for judge, one in of.judges.items()
         if one.mean is None
+    }
+    said += [
+        Notice(each.kind, f"{name}: {each.sentence}")
+        for name, of in without.items()
+        for each in flaw_notices([(name, of)])
     ]
-    said += flaw_notices(without)
     said += suite_cautions({label: of for label, (_, of) in found.items()})
     analysis: Anova | None = None
     if suite.formula and points:

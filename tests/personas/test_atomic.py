@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -130,3 +131,13 @@ def test_a_swap_that_fails_puts_the_old_folder_back(
         (new / "marker").write_text("new")
     assert (out / "marker").read_text() == "old"
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_what_is_written_to_standard_output_stays(tmp_path: Path) -> None:
+    code = (
+        "from personas.io.atomic import write_whole\n"
+        "write_whole('/dev/stdout', 'first and long'); print(' second', flush=True)"
+    )
+    with (tmp_path / "out").open("wb") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, check=True, timeout=60)
+    assert (tmp_path / "out").read_bytes() == b"first and long second\n"

@@ -66,6 +66,7 @@ def test_hashes_tell_other_pieces_and_no_copies(tmp_path: Path) -> None:
         ({"assessment": "{{persona}}"}, "assessment.txt: misses the placeholder {{score}}"),
         ({"criteria_of": "{{persona}}"}, "criteria_of.txt: misses the placeholder {{criteria}}"),
         ({"criterion": "{{weight}}"}, "misses one of the placeholders {{explanation}}, {{name}}"),
+        ({"criteria_of": "{{criteria / 2}} {{persona}}"}, "criteria_of.txt: cannot be filled: "),
         ({"passage": "{{text}} {{query}}"}, "has the unknown placeholder {{query}}; known here:"),
         ({"passage": "[system]\n{{text}}"}, "is a part of other prompts, so it has no turns"),
         ({"criterion": "a\n[user]\n{{name}}"}, "leave out ['user', 'user']"),

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from beir_eval.answers.judges import Judgement
 from beir_eval.answers.metrics import AnswerMetrics, judge_metrics
 from beir_eval.cli.group import cli
+from beir_eval.errors import SettingError
 from beir_eval.experiment.run_folder import AnswersNote, RunManifest, SuiteNote, find_runs
 from beir_eval.files import write_form
 from beir_eval.report.build import build_report
@@ -97,6 +98,21 @@ def test_the_highest_mean_may_be_worse_on_the_common_questions(tmp_path: Path) -
     assert other is not None
     assert other.comparison is not None
     assert other.comparison.decision == "worse"
+
+
+def test_folders_with_one_label_are_two_rows(tmp_path: Path) -> None:
+    for folder, value in (("one", 0.3), ("two", 0.9)):
+        made(tmp_path / folder, {"A": {"f1": {f"q{n}": value for n in range(8)}}})
+    means = [row.cells[0].values.mean for row in section_of(tmp_path).rows if row.cells[0]]
+    assert sorted(each for each in means if each is not None) == pytest.approx([0.3, 0.9])
+
+
+def test_a_judge_without_a_value_and_an_unknown_measure_are_said(tmp_path: Path) -> None:
+    made(tmp_path, {"A": {"f1": {"q1": 0.5}, "relevance": {"q1": None}}})
+    said = " ".join(each.sentence for each in section_of(tmp_path).warnings)
+    assert "A, relevance: 1 answer without a value" in said
+    with pytest.raises(SettingError, match="'nonsense' is no judge"):
+        section_of(tmp_path, measure="nonsense")
 
 
 def test_every_form_has_the_values_and_their_warnings(tmp_path: Path) -> None:

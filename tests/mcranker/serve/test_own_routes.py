@@ -62,6 +62,7 @@ async def test_top_n_and_min_relevance_say_what_is_returned() -> None:
     first, good = await rank(top_n=1), await rank(min_relevance=0.15)
     assert first.json()["returned"] == good.json()["returned"] == ["1"]
     assert len(first.json()["ranking"]["hits"]) == 2
+    assert (await rank(min_relevance=True)).status_code == 400
 
 
 async def test_reasons_are_given_where_a_request_asks_for_them() -> None:

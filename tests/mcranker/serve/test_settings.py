@@ -87,6 +87,7 @@ def test_without_rankers_there_is_one_for_every_name(tmp_path: Path) -> None:
         ("[rankers.a]\nper_request = ['model']", "'model' is no option"),
         ("[rankers.a]\nper_request = ['prompts']", "operator's to choose"),
         ("[rankers.a]\nnames = 'x'", "[rankers.a]: names='x'"),
+        ("[rankers.a.options]\nmax_cost = 1.0", "'options'"),
         ("[rankers.a]\nunscored = 'zero'", "unscored='zero'"),
         ("[rankers.'a b']", "a name has"),
         ("[rankers.a]\n[rankers.b]\nnames = ['a']", "two rankers"),
