@@ -110,9 +110,8 @@ class Lucene:
             except (FileNotFoundError, ValueError):
                 lines = [line.strip() for line in words.splitlines() if line.strip(" #\t")]
                 raise RunError(
-                    f"Lucene's process ended without a result (exit status {done.returncode}; "
-                    "it needs Java 21); "
-                    f"it said: {'; '.join(lines[-_LINES_OF_JAVA:]) or 'nothing'}"
+                    f"Lucene's process ended without a result (exit status {done.returncode}); it "
+                    f"said: {'; '.join(lines[-_LINES_OF_JAVA:]) or 'nothing'}. It needs Java 21."
                 ) from None
         if "error" in outcome:
             raise RunError(f"Lucene failed: {outcome['error']}")
