@@ -177,7 +177,7 @@ class Template:
         return known
 
 
-_JINJA = SandboxedEnvironment(undefined=jinja2.StrictUndefined)
+_JINJA = SandboxedEnvironment(undefined=jinja2.StrictUndefined, trim_blocks=True)
 
 
 @cache
@@ -197,8 +197,10 @@ def _names(text: str) -> frozenset[str]:
 
 
 def with_article(name: str) -> str:
-    """``a nurse``, ``an NLP scientist``, by how the first word sounds."""
+    """``a nurse``, ``an NLP scientist``, by how the first word sounds; ``the nurse`` as it is."""
     word = next(iter(_WORD.findall(name)), "")
+    if word.casefold() in ("a", "an", "the"):
+        return name
     spelled = _SPELLED.fullmatch(word)  # letter by letter: "en-el-pee"
     vowel = word[0] in "AEFHILMNORSX" if spelled else _VOWEL_IN_SPEECH.match(word)
     return f"{'an' if vowel else 'a'} {name}"

@@ -56,6 +56,7 @@ _ENTRIES = (
     r"\d{1,4}\. [^\r\n]{1,200}\(weight",
     r"(?<=- )[^\r\n]{1,200}\(\d{1,3}%\)",
     r"Expert \d{1,4},",
+    r"(?:Judge|Passage) \d{1,4}:",
     r"(?:(?<=\#)|(?<=\#\s))(?:Instruction|Response|Input)\b",
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -5,71 +5,26 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from mcranker.errors import ModelError
-from mcranker.llm.chat import (
-    Answer,
-    ChatReply,
-    Question,
-    ReplySchema,
-    State,
-    question_bytes,
-    state_bytes,
-)
-from mcranker.llm.typed_answers import DECLINED, missing
+from mcranker.llm.chat import Answer, ChatReply, Question, State, question_bytes, state_bytes
+from mcranker.llm.typed_answers import DECLINED
 from mcranker.method.annotator import Scores, missing_score
 from mcranker.method.ask import ReplyForm, Rows
 from mcranker.method.questions import Entry, QuestionSheet
 from mcranker.method.session import Session
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.read import read_named_integers
-from mcranker.replies.schemas import named_integers_schema
 from mcranker.replies.scoring import weighted_mean
 from mcranker.runtime.actor import Actor
-from personas import PromptSet, Rubric
+from personas import Rubric
 from personas.ranking.types import Score
-from personas.templates import Turn
-from personas.untrusted import Own, fence
 
 MOST_IN_A_REPLY = 60
 """Questions put to a model that answers them in the text of one reply."""
 BYTES_A_TOKEN = 3  # fewer than most languages and tokenizers have
 _Cell = tuple[int, Entry]
-
-
-def questions_as_prompt(
-    questions: Sequence[Question], state: State, prompts: PromptSet
-) -> tuple[tuple[Turn, ...], ReplySchema]:
-    """Return the prompt with the questions in words, and the form of the reply."""
-    listed = "\n".join(f"{question.name}: {question.text}" for question in questions)
-    passages = "\n\n".join(
-        f"{name}:\n{fence(text, query=state.query)}" for name, text in state.passages.items()
-    )
-    judges = "\n\n".join(f"{name}: {words}" for name, words in state.judges.items())
-    turns = prompts["typed_reply"].render(
-        {
-            "query": state.query,
-            "passages": Own(passages),
-            "judges": Own(judges) or "(each question says who judges)",
-            "questions": Own(listed),
-            "levels": Own(_levels(questions[0])),
-            "task": Own("\n\n".join(turn.text for turn in prompts["typed_task"].render({}))),
-        }
-    )
-    return turns, named_integers_schema({each.name: len(each.levels) - 1 for each in questions})
-
-
-def read_answers(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, ...]:
-    """The answer to each question; one that is missing or off its levels has a problem instead."""
-    tops = {each.name: len(each.levels) - 1 for each in questions}
-    found = zip(read_named_integers(reply.text, tops), questions, strict=True)
-    return tuple(
-        missing(value)
-        if isinstance(value, str)
-        else Answer(value * question.top / tops[question.name])
-        for value, question in found
-    )
 
 
 class BatchJudge(Actor[Rows]):
@@ -98,7 +53,7 @@ class BatchJudge(Actor[Rows]):
     async def _score(self, rows: Rows) -> None:
         cells: dict[_Cell, Answer | Score] = {}
         for number, (part, entries) in enumerate(self._parts(rows, self._sheet.entries)):
-            turn = (self._turn + rows[0] // self.at_once + number) % len(part)
+            turn = (self._turn + rows[0] + number) % len(part)
             await self._ask((*part[turn:], *part[:turn]), entries, cells)
 
     def _parts(
@@ -152,17 +107,15 @@ class BatchJudge(Actor[Rows]):
         await form.in_parts(rows, lambda part: self._call(part, entries), take)
 
     async def _call(self, rows: Rows, entries: Sequence[Entry]) -> tuple[Answer, ...]:
-        session, (questions, state) = self._session, self._asked(rows, entries)
-        form: ReplyForm = {"max_tokens": session.config.max_score_tokens}
-        turns = self._sheet.turns
+        session, form = self._session, ReplyForm(max_tokens=self._session.config.max_score_tokens)
         if self._as_prompt:
-            turns, form["schema"] = questions_as_prompt(questions, state, session.prompts)
+            passages = [session.passage(row) for row in rows]
+            turns, form["schema"] = self._sheet.as_prompt(passages, entries)
+            read = partial(self._sheet.read, count=len(rows), width=len(entries))
         else:
+            turns, (questions, state) = self._sheet.turns, self._asked(rows, entries)
             form |= {"questions": questions, "state": state}
-
-        def read(reply: ChatReply) -> tuple[Answer, ...]:
-            return (read_answers if self._as_prompt else _checked)(reply, questions)
-
+            read = partial(_checked, questions=questions)
         return await session.ask(
             session.models.scoring,
             turns,
@@ -226,17 +179,6 @@ class BatchJudge(Actor[Rows]):
         if problem == DECLINED:
             return f"{name} declined to judge{by_which}"
         return f"{name} gave no score{by_which}: {problem}"
-
-
-def _levels(question: Question) -> str:
-    if question.kind == "yes_no":
-        return "1 for yes, 0 for no"
-    described = [
-        f"{place} for {option.description or option.name!r}"
-        for place, option in enumerate(question.levels)
-        if option.description or option.name != str(place)
-    ]
-    return f"0 to {len(question.levels) - 1}{', ' if described else ''}{', '.join(described)}"
 
 
 def _checked(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -184,6 +185,7 @@ class Ensembler(Actor[Scores]):
         self._judge_count = seats  # as far as is known
         self._column_count: int | None = None
         self._at_once = 1  # passages a call
+        self._row_at: Sequence[int] = range(rows)  # in the order in which they are asked about
         self.judges: dict[int, Actor[Rows]] = {}
         self._columns: dict[int, Mapping[int, str]] = {}  # judge -> names of its columns
         self._next: dict[int, int] = {}  # judge -> row
@@ -209,8 +211,13 @@ class Ensembler(Actor[Scores]):
     async def let_judge(self, judge: Actor[Rows], names: Sequence[str], group: TaskGroup) -> None:
         """Start a judge that scores for all columns of these names, one passage or several."""
         group.start_soon(judge.run)
-        self._at_once = getattr(judge, "at_once", 1)
-        self._most *= self._at_once
+        rows, most = len(self._answers), getattr(judge, "at_once", 1)
+        if most > 1 and rows:
+            # Passages are dealt round, so that each call has strong and weak ones.
+            calls = math.ceil(rows / most)
+            self._row_at = [row for call in range(calls) for row in range(call, rows, calls)]
+            self._at_once = math.ceil(rows / calls)
+            self._most *= self._at_once
         await self.know_team(len(names), 1)
         await self.seat(judge, dict(enumerate(names)), 0)
 
@@ -317,6 +324,7 @@ class Ensembler(Actor[Scores]):
         if found is not None:
             self._next[found[1]] += 1
             self._begun += 1
+            found = self._row_at[found[0]], found[1]
             self._under_way.add(found)
         return found
 

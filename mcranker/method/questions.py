@@ -1,4 +1,4 @@
-"""Typed questions about passages, and the data they refer to.
+"""Questions about passages, typed or in the words of one prompt, and the data they refer to.
 
 A `QuestionSheet` holds what is the same for all passages of a query. Its entries are asked about
 each passage: one for each persona, or one for each criterion of each.
@@ -7,17 +7,22 @@ each passage: one for each persona, or one for each criterion of each.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from mcranker.config import NO_YES
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import Judge, Option, Question, State
+from mcranker.llm.chat import Answer, ChatReply, Judge, Option, Question, ReplySchema, State
+from mcranker.llm.typed_answers import missing
 from mcranker.method.annotator import rubric_as_text, rubrics_as_text
 from mcranker.method.session import Session
+from mcranker.replies.schemas import pack_schema
+from mcranker.replies.scoring import described_levels, levels_in_words, step_of
+from mcranker.replies.windows import read_pack
 from personas import Criterion, Member
 from personas.ranking.types import Passage
 from personas.templates import Turn
-from personas.untrusted import Name, Own
+from personas.untrusted import Name, Own, fence
 
 FEWEST_LEVELS = 2
 
@@ -32,13 +37,15 @@ class Entry(NamedTuple):
 class QuestionSheet:
     """One question a passage, without a persona (App. D.6), by the criteria of members if any."""
 
+    by_persona = False
+
     def __init__(self, members: Sequence[Member], session: Session) -> None:
-        self.turns = session.prompts["typed_task"].render({})
         self.entries: Sequence[Entry] = [Entry(0)]
         self._session = session
         self._levels = _levels(session)
         self._criteria = rubrics_as_text(members, session.prompts)["criteria"]
         self._judge = _judge_of("", "", [each for one in members for each in _criteria(one)])
+        self._has_criteria = any(map(_criteria, members))
 
     def ask(
         self, passages: Sequence[Passage], entries: Sequence[Entry]
@@ -51,6 +58,58 @@ class QuestionSheet:
         )
         judges = {} if alone else self._judges(entries)
         return questions, State(session.clean_query, texts, judges, session.statistics)
+
+    def as_prompt(
+        self, passages: Sequence[Passage], entries: Sequence[Entry]
+    ) -> tuple[tuple[Turn, ...], ReplySchema]:
+        """Return one prompt for all entries and passages, and the form of its reply."""
+        session, last = self._session, len(self._levels) - 1
+        fenced = (fence(session.titled(each), query=session.query.text) for each in passages)
+        described = enumerate(each.description or each.name for each in self._levels)
+        levels = {place: text for place, text in described if text != str(place)}
+        values = {
+            "query": session.query.text,
+            "task": Own(_text(self._task(step_of(last)))),
+            "criteria": self._criteria,
+            "judges": Own("\n\n".join(self._judges_in_words(entries))),
+            "by_criterion": self._by_criterion,
+            "passages": Own("\n\n".join(f"Passage {n}:\n{t}" for n, t in enumerate(fenced, 1))),
+            "scores": Own(", ".join(map(_of_entry, entries)) if len(entries) > 1 else ""),
+            "number": str(len(entries)),
+            "count": str(len(passages)),
+            "k": str(last),
+            "levels": levels_in_words(levels),
+        }
+        turns = session.prompts["typed_reply"].render(values)
+        return turns, pack_schema(len(passages), len(entries), last)
+
+    def read(self, reply: ChatReply, count: int, width: int) -> tuple[Answer, ...]:
+        """The answers in the reply to `as_prompt`, of the passages and entries in their order."""
+        last, top = len(self._levels) - 1, self._session.config.top
+        rows = read_pack(reply.text, count=count, width=width, top=last)
+        return tuple(
+            missing(value) if isinstance(value, str) else Answer(value * top / last)
+            for row in rows
+            for value in row
+        )
+
+    @cached_property
+    def turns(self) -> tuple[Turn, ...]:
+        """The task, for models that are asked typed questions."""
+        return self._task("one level")
+
+    @property
+    def _by_criterion(self) -> str:
+        return "yes" if any(entry.criterion is not None for entry in self.entries) else ""
+
+    def _task(self, step: str) -> tuple[Turn, ...]:
+        flags = {"judges": self.by_persona, "criteria": self._has_criteria}
+        values = {name: "yes" if flag else "" for name, flag in flags.items()}
+        values |= {"by_criterion": self._by_criterion, "step": step}
+        return self._session.prompts["typed_task"].render(values)
+
+    def _judges_in_words(self, entries: Sequence[Entry]) -> Sequence[str]:
+        return ()
 
     def _judges(self, entries: Sequence[Entry]) -> Mapping[str, str]:
         """The judges in words, which questions about several passages refer to by name."""
@@ -74,9 +133,12 @@ class QuestionSheet:
 class TypedQuestions(QuestionSheet):
     """A question a persona, or a criterion, about a state of query, judges and passages."""
 
+    by_persona = True
+
     def __init__(self, members: Sequence[Member], session: Session, *, by_criterion: bool) -> None:
         super().__init__((), session)
         self._members = members
+        self._has_criteria = any(map(_criteria, members))
         self._made: dict[tuple[Entry, str, bool], Question] = {}
         self._in_words = [_in_words(member, session) for member in members]
         self.entries = [
@@ -88,6 +150,10 @@ class TypedQuestions(QuestionSheet):
     def _judges(self, entries: Sequence[Entry]) -> Mapping[str, str]:
         columns = dict.fromkeys(entry.column for entry in entries)
         return {_name(each): self._in_words[each] for each in columns}
+
+    def _judges_in_words(self, entries: Sequence[Entry]) -> Sequence[str]:
+        columns = dict.fromkeys(entry.column for entry in entries)
+        return [f"Judge {column + 1}: {self._in_words[column]}" for column in columns]
 
     def _question(self, entry: Entry, passage: str, *, alone: bool) -> Question:
         # The same about every passage that has this place in its call.
@@ -120,7 +186,7 @@ class RelevanceQuestions(QuestionSheet):
 
     def __init__(self, session: Session) -> None:
         super().__init__((), session)
-        self.turns: tuple[Turn, ...] = ()
+        self.turns = ()
         instruction = session.config.instruction
         self._by = Judge("", criteria=((instruction, "", 100.0),)) if instruction else None
 
@@ -141,19 +207,14 @@ def _levels(session: Session) -> tuple[Option, ...]:
     """The levels of each question: the labels of the configuration, if there are any."""
     config, offers = session.config, session.models.scoring.capabilities
     top, most = int(config.top), offers.max_levels
-    described = _text(session.prompts["typed_levels"].render({})).splitlines()
     if config.labels:
         levels = tuple(map(Option, config.labels))
     elif config.scoring == "integer" or offers.max_questions == 0:
         count = top + 1 if most is None else min(top + 1, most)
-        # The described levels are spread evenly over all, the ends included.
-        places = {
-            round(line * (count - 1) / max(1, len(described) - 1)): text
-            for line, text in enumerate(described)
-        }
-        levels = tuple(Option(str(place), places.get(place, "")) for place in range(count))
+        described = described_levels(session.prompts, count - 1)
+        levels = tuple(Option(str(place), described.get(place, "")) for place in range(count))
     else:
-        levels = tuple(map(Option, described))
+        levels = tuple(map(Option, _text(session.prompts["typed_levels"].render({})).splitlines()))
     if not FEWEST_LEVELS <= len(levels) <= (most or len(levels)):
         raise ConfigError(
             f"{session.models.scoring.name} takes {FEWEST_LEVELS} to {most} levels, and these "
@@ -165,6 +226,11 @@ def _levels(session: Session) -> tuple[Option, ...]:
 def _name(column: int) -> str:
     # Numbers only: names of personas are written by a model.
     return f"judge_{column + 1}"
+
+
+def _of_entry(entry: Entry) -> str:
+    judge = f"Judge {entry.column + 1}"
+    return judge if entry.criterion is None else f"{judge} on criterion {entry.criterion + 1}"
 
 
 def _in_words(member: Member, session: Session) -> str:

@@ -153,6 +153,8 @@ class Session:
     def titled(self, passage: Passage) -> str:
         """Return the passage's title, a separator, and the text that models see."""
         config, text = self.config, self.shown_text(passage)
+        if len(text) < len(passage.text) and self.models.scoring.capabilities.prompts:
+            text = f"{text} …"  # not the passage's own end
         if passage.title:
             text = f"{passage.title}{config.title_separator}{text}"
         return text.replace('"', "'") if config.single_quotes else text

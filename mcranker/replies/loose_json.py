@@ -117,6 +117,10 @@ class Unreadable(ValueError):
     """A reply breaks the requested form; the text says in which way."""
 
 
+class MissingKey(Unreadable):
+    """No object of a reply has the key."""
+
+
 class Bare(str):
     """A text without quotes in the reply."""
 
@@ -202,8 +206,9 @@ def _find(body: str, key: str) -> Found:
     wanted = fold(key)
     places = [place for place, each in records.items() if wanted in map(fold, each)]
     if not places:
-        missing = f'the key "{key}" is missing.' if records else "it is not one JSON object."
-        raise Unreadable(missing)
+        if records:
+            raise MissingKey(f'the key "{key}" is missing.')
+        raise Unreadable("it is not one JSON object.")
     value = _one([value_of(records[place], key) for place in places], key)
     if value is CUT:
         raise Unreadable("it breaks off before its end.")

@@ -14,7 +14,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcranker.replies.loose_json import Bare, Unreadable, find, fold, in_doubt, without_thinking
+from mcranker.replies.loose_json import (
+    CUT,
+    Bare,
+    Unreadable,
+    find,
+    fold,
+    in_doubt,
+    without_thinking,
+)
 from personas import Persona, Rubric, normalize_weights
 from personas.schema import MOST_CRITERIA
 
@@ -32,7 +40,6 @@ _WEIGHT_IN_TEXT = re.compile(
 _WEIGHT_SENTENCE = re.compile(
     rf"\bthe\s++weight\s++{_OF_THIS}{_GIVEN}(?:[.;,](?!\d)|(?=\n))", re.IGNORECASE
 )
-_DIGITS = re.compile(r"[0-9]{1,9}")
 _NUMBERED = re.compile(r"\(?(?:criterion\s++)?#?(\d{1,3})\s*+[.):]\s*+(?=[^\s\d])", re.IGNORECASE)
 _WEIGHT = re.compile(
     r"(?:about\s++|~\s*+)?(\d++(?:\.\d++)?|\.\d++)(?:\s*+(%|percent|points))?", re.IGNORECASE
@@ -96,32 +103,19 @@ def by_number(record: Mapping[str, Any], count: int) -> list[Any] | None:
     return None
 
 
-def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, ...]:
-    """The integer under each name, 0 to what `tops` has for it, or what is wrong with it."""
-    record: Mapping[str, Any] = {}
-    for name in tops:
-        try:
-            record = {fold(key): value for key, value in find(text, name).record.items()}
-        except Unreadable as problem:
-            first = problem
-        else:
-            break
-    else:
-        raise first
-    asked = {fold(name) for name in tops}
-    shapes = {_DIGITS.sub("0", name) for name in asked}
-    for name in record.keys() - asked:
-        if "0" in _DIGITS.findall(name) and _DIGITS.sub("0", name) in shapes:
-            raise Unreadable("it counts from 0 in its names, and they count from 1.")
-    return tuple(integer_under(record, name, top) for name, top in tops.items())
-
-
 def integer_under(record: Mapping[str, Any], name: str, top: int) -> int | str:
     """Return the integer, 0 to `top`, under a name of a record with folded keys; or the fault."""
     if fold(name) not in record:
         return "no answer to this question"
+    return score_in(record[fold(name)], top, name)
+
+
+def score_in(value: Any, top: int, key: str) -> int | str:
+    """Return the integer, 0 to `top`, that the value under `key` is; or the fault."""
+    if value is CUT:
+        return "the reply breaks off in it"
     try:
-        return _in_range(record[fold(name)], top, name)
+        return _in_range(value, top, key)
     except Unreadable as problem:
         return f"odd answer: {problem}"
 

@@ -6,7 +6,7 @@ enumerations, because a range is not understood everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -26,9 +26,10 @@ def criterion_scores_schema(count: int, top: int) -> ReplySchema:
     return ReplySchema("scores", _object({"Scores": _numbered(count, _integers(top))}))
 
 
-def named_integers_schema(tops: Mapping[str, int]) -> ReplySchema:
-    """Under each name, an integer from 0 to what `tops` has for it."""
-    return ReplySchema("answers", _object({name: _integers(top) for name, top in tops.items()}))
+def pack_schema(count: int, width: int, top: int) -> ReplySchema:
+    """Under each number of a passage, from 1, `width` integers from 0 to `top`, or the one."""
+    listed = {"type": "array", "items": _integers(top)}
+    return ReplySchema("scores", _numbered(count, _integers(top) if width == 1 else listed))
 
 
 def window_schema(count: int, properties: Sequence[str]) -> ReplySchema:

@@ -94,7 +94,8 @@ class IntegerScoring(Scoring):
 
     def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         super().__init__(config, prompts, rubric)
-        self._take(prompts, "answer_integer", k=str(config.scale))
+        levels = levels_in_words(described_levels(prompts, config.scale))
+        self._take(prompts, "answer_integer", k=str(config.scale), levels=levels)
         self.schema = integer_schema("Score", config.scale)
 
     def read(self, reply: ChatReply) -> Score:
@@ -138,7 +139,8 @@ class CriterionScoring(Scoring):
         assert rubric is not None, "needs_rubric"
         self._weights = [criterion.weight for criterion in rubric.criteria]
         count = len(self._weights)
-        self._take(prompts, "answer_per_criterion", k=str(config.scale), criteria_count=str(count))
+        values = {"k": str(config.scale), "step": step_of(config.scale)}
+        self._take(prompts, "answer_per_criterion", **values, criteria_count=str(count))
         self.schema = criterion_scores_schema(count, config.scale)
 
     def read(self, reply: ChatReply) -> Score:
@@ -159,6 +161,23 @@ SCORINGS: Registry[type[Scoring]] = Registry(
     lambda found: isinstance(found, type) and issubclass(found, Scoring),
 )
 """Every scheme's class, by name."""
+
+
+def described_levels(prompts: PromptSet, top: int) -> dict[int, str]:
+    """The levels of the prompt ``typed_levels`` and their places, spread evenly over 0 to `top`."""
+    described = prompts["typed_levels"].render({})[-1].text.splitlines()
+    last = max(1, len(described) - 1)
+    return {round(place * top / last): text for place, text in enumerate(described)}
+
+
+def levels_in_words(levels: Mapping[int, str]) -> Own:
+    """The levels for a prompt, one a line."""
+    return Own("\n".join(f"{place}: {text}" for place, text in levels.items()))
+
+
+def step_of(top: float) -> str:
+    """The most that criteria move a score, for prompts: a fifth of the scale, at least 1."""
+    return str(max(1, round(top / 5)))
 
 
 def label_masses(logprobs: Mapping[str, float] | None, labels: Sequence[str]) -> list[float]:

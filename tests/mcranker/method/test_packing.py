@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +33,7 @@ from mcranker import (
     Team,
     UnsupportedCapability,
 )
-from personas import library
+from personas import PromptSet, library
 from tests.support.scripted import scripted
 
 TYPED = Capabilities(max_questions=64, max_levels=10, prompts=False)
@@ -48,6 +49,7 @@ def member(name: str, *weights: float) -> Member:
 
 
 TEAM = Team(members=(member("Nurse", 75, 25), member("Parent", 100), member("Vet", 60, 40)))
+LEVELS = PromptSet.load("paper")["typed_levels"].render({})[0].text.splitlines()
 DOCS = {f"d{number}": f"text {number}" for number in range(20)}
 
 Judgement = Callable[[str, Question], Answer]
@@ -120,13 +122,12 @@ def test_one_passage_and_its_questions_hold_all_that_is_needed() -> None:
     assert request.state.to_dict() == {"query": "masks", "passages": {"passage_1": "text 1"}}
     first = request.questions[0]
     assert first.name == "passage_1_judge_1"
-    assert "Nurse. Nurse, described." in first.text
+    assert "Nurse: Nurse, described." in first.text
     assert "2. Nurse 2 (weight 25%): How Nurse 2." in first.text
     assert "Parent" not in first.text
     assert first.judge is not None
     assert first.judge.criteria[1] == ("Nurse 2", "How Nurse 2.", 25.0)
-    described = ["irrelevant", "related", "serves it in part", "serves it fully"]
-    assert [level.name for level in first.levels] == described
+    assert [level.name for level in first.levels] == LEVELS
     assert first.top == 10
 
 
@@ -136,12 +137,7 @@ def test_integer_scoring_asks_for_the_numbers_of_the_scale() -> None:
     levels = judging.asked[0].questions[0].levels
     assert [level.name for level in levels] == [str(number) for number in range(10)]
     described = {level.name: level.description for level in levels if level.description}
-    assert described == {
-        "0": "irrelevant",
-        "3": "related",
-        "6": "serves it in part",
-        "9": "serves it fully",
-    }
+    assert described == dict(zip("024579", LEVELS, strict=True))
 
 
 def test_several_passages_share_the_judges_in_the_state() -> None:
@@ -163,7 +159,7 @@ def test_the_order_turns_from_call_to_call_and_from_query_to_query() -> None:
     judging = Judging()
     judging.rank(passages_per_call=5, concurrency=1)
     texts = list(DOCS.values())
-    packs = [texts[start : start + 5] for start in range(0, 20, 5)]
+    packs = [texts[start::4] for start in range(4)]  # strong and weak ones in each
     turns = [pack.index(call[0]) for pack, call in zip(packs, judging.passages, strict=True)]
     for pack, call, turn in zip(packs, judging.passages, turns, strict=True):
         assert call == pack[turn:] + pack[:turn]
@@ -303,7 +299,7 @@ def test_a_chat_model_answers_all_questions_in_one_reply() -> None:
     def answer(request: ChatRequest) -> str:
         seen.append(request)
         schema = request.schema.schema["properties"] if request.schema else {}
-        return str(dict.fromkeys(schema, 7)).replace("'", '"')
+        return json.dumps({key: [7, 7, 7] for key in schema})
 
     model = ScriptedChat(answer)
     ranker = MCRanker(team=TEAM, model=model, passages_per_call=10)
@@ -311,32 +307,27 @@ def test_a_chat_model_answers_all_questions_in_one_reply() -> None:
     assert len(seen) == 2
     assert all(hit.scores == {"Nurse": 7.0, "Parent": 7.0, "Vet": 7.0} for hit in ranking)
     (message,) = seen[0].messages
-    assert "passage_10_judge_3: How relevant is passage_10 to the query? Judge as judge_3." in (
-        message.content
-    )
-    assert "judge_2: Parent. Parent, described." in message.content
-    assert "0 to 10, 0 for 'irrelevant'" in message.content
+    assert "a list of 3 integers: the scores by Judge 1, Judge 2, Judge 3" in message.content
+    assert "Judge 2: Parent: Parent, described.\n1. Parent 1 (weight 100%)" in message.content
+    assert all(f"{2 * place}: {text}\n" in message.content for place, text in enumerate(LEVELS))
     assert message.content.count(">>>") == 11  # the query, and ten passages between markers
 
 
 def test_what_a_reply_leaves_out_is_asked_for_alone() -> None:
-    calls: list[list[str]] = []
+    calls: list[str] = []
 
     def answer(request: ChatRequest) -> str:
-        assert request.schema is not None
-        names = list(request.schema.schema["properties"])
-        calls.append(names)
-        given = dict.fromkeys(names, 7)
-        if len(names) == 6:
-            given[names[1]] = 99
-            del given[names[2]]
-        return str(given).replace("'", '"')
+        calls.append(request.messages[0].content)
+        return '{"1": [7, 99, 7], "2": [7, 7, 7]}' if len(calls) == 1 else '{"1": 7}'
 
     ranking = MCRanker(team=TEAM, model=ScriptedChat(answer), passages_per_call=2).rank(
         "masks", ["text 1", "text 2"]
     )
-    # What was asked again stands alone: one passage, and the two judges without an answer.
-    assert [len(names) for names in calls] == [6, 2]
+    # Asked again: one passage, and the judge without a score.
+    _, second = calls
+    assert "one passage" in second
+    assert "Judge 2: Parent" in second
+    assert "Nurse" not in second
     assert not ranking.missing
 
 

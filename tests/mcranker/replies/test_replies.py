@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from mcranker.replies.loose_json import LONGEST, Unreadable
 from mcranker.replies.read import (
     read_criterion_scores,
-    read_named_integers,
     read_personas,
     read_rubric,
     read_score,
 )
+from mcranker.replies.windows import read_pack
 from tests.support.reply_texts import any_text
 from tests.support.scale import scaled
 
@@ -201,28 +201,50 @@ def test_criterion_scores_that_are_refused(reply: str) -> None:
         read_criterion_scores(reply, count=2, top=10)
 
 
-PASSAGES = ("passage_1", "passage_2", "passage_3")
-PAIRS = ("passage_1_judge_1", "passage_1_judge_2", "passage_2_judge_1", "passage_2_judge_2")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"1": [7, 5], "2": [3, 4]}',
+        '{"2": [3, 4], "1": [7, 5]}',
+        '{"0": [7, 5], "1": [3, 4]}',
+        'Here it is:\n```json\n{"Passage 1": [7, 5], "Passage 2": [3, 4],}\n```',
+        '{"Scores": {"[1]": ["7", 5], "[2]": [3, 4.0]}}',
+        '{"1": {"Judge 1": 7, "Judge 2": 5}, "2": {"Judge 2": 4, "Judge 1": 3}}',
+    ],
+)
+def test_scores_of_several_passages_belong_to_the_numbers_they_are_under(reply: str) -> None:
+    assert read_pack(reply, count=2, width=2, top=10) == ((7, 5), (3, 4))
 
 
 @pytest.mark.parametrize(
-    ("names", "given"),
+    ("reply", "fault"),
     [
-        *(
-            (PASSAGES, ("passage_0", "passage_1", "passage_2")),
-            (PASSAGES, ("passage_0", "passage_1")),
-        ),
-        (PASSAGES, ("passage_0", *PASSAGES)),
-        (PAIRS, [name.replace("2", "0") for name in PAIRS]),
-        (PAIRS, [name.replace("judge_2", "judge_0") for name in PAIRS]),
+        ('{"2": [3, 4]}', "no score of this passage"),
+        ('{"1": [7], "2": [3, 4]}', "not 2 integers"),
+        ('{"1": [7, 5, 6], "2": [3, 4]}', "not 2 integers"),
+        ('{"1": [7, 11], "2": [3, 4]}', "not an integer from 0 to 10"),
+        ('{"1": 7, "2": [3, 4]}', "not 2 integers"),
+        ('{"1": [7, 5], "Passage 1": [5, 7], "2": [3, 4]}', "more than once"),
     ],
 )
-def test_names_that_count_from_0_are_asked_for_again(
-    names: tuple[str, ...], given: tuple[str, ...]
+def test_a_score_that_is_not_clear_is_missing_and_the_others_are_kept(
+    reply: str, fault: str
 ) -> None:
+    first, second = read_pack(reply, count=2, width=2, top=10)
+    assert any(fault in str(each) for each in first)
+    assert second == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *('{"0": 5, "1": 5, "2": 5}', "[5, 5]", '{"3": 5}', "5", '{"2": 3, "1": 7'),
+        *('{"1": 7, "2": 5} No: {"2": 8}', 'Not {"1": 7, "2": 5}'),
+    ],
+)
+def test_scores_whose_passage_is_in_doubt_are_refused(reply: str) -> None:
     with pytest.raises(Unreadable):
-        read_named_integers(json.dumps(dict.fromkeys(given, 5)), dict.fromkeys(names, 10))
-    assert read_named_integers('{"passage_2": 5}', dict.fromkeys(PASSAGES, 10))[1] == 5
+        read_pack(reply, count=2, width=1, top=10)
 
 
 @pytest.mark.parametrize(
