@@ -95,7 +95,8 @@ def check_id(value: str, what: str, place: str) -> None:
 
 
 COLLECTIONS: Mapping[str, str] = {
-    "mini": "a small collection that comes with the package, for demonstrations and tests"
+    "mini": "a small collection that comes with the package, for demonstrations and tests",
+    "steer": "20 queries with a sentence on what is wanted besides, for beir-eval steer",
 }
 """Collections that come with the package, each with a line about it."""
 

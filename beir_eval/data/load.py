@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _ABOUT = {
     "mini": "Short passages on everyday subjects: health, consumer law, money, software, travel, "
     "shopping, history and the environment. The queries are questions, and one claim; a relevant "
-    "passage answers just what is asked, for the person, place and time that are meant."
+    "passage answers just what is asked, for the person, place and time that are meant.",
+    "steer": "Abstracts of medicine, biology and aerodynamics. The queries are topics; a relevant "
+    "abstract treats the topic as worded.",
 }
 
 
