@@ -85,7 +85,7 @@ def _run(ctx: click.Context) -> int:
         return run_loop(partial(work_off, ctx, experiment.work(), experiment.queries()))
     # An error before anything is paid for if nothing can be written.
     out.mkdir(parents=True, exist_ok=True)
-    check_place(out / "probe")
+    check_place(out / ".probe")
     with saying_where(ledger):
         results = run_loop(partial(_run_all, experiment, invocation, quiet=quiet))
     return _show(ctx, experiment, results)

@@ -87,8 +87,7 @@ def _findings(ctx: click.Context) -> Iterator[tuple[str, bool, str]]:
     note = f". {better_judges()}" if name == DEFAULT_LOCAL else ""
     yield "model", True, f"{name}: {why}{note}"
     provider = PROVIDERS.load_all().get(name.partition(":")[0])
-    key = "" if provider is None or isinstance(provider, Exception) else provider.key_variable
-    if key:
+    if key := getattr(provider, "key_variable", ""):  # none of one that cannot be loaded
         there = bool(os.environ.get(key, "").strip())
         yield "key", there or base_url is not None, f"{key} is {'' if there else 'not '}set"
     try:

@@ -10,7 +10,6 @@ parameters with the types `Reads` and `Writes` are checked before anything is as
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,25 +27,16 @@ from personas.io.lines import STDIN
 OTHER = "Options"
 
 
-class _In64Bits:
-    """A number within 64 bits unless limited further; the help leaves that limit out."""
+class WholeNumber(click.IntRange):
+    """A whole number within 64 bits; the help leaves that limit out."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        kind: Any = super()
-        number = kind.convert(value, param, ctx)
-        if not -LARGEST <= number <= LARGEST:  # nor is it "nan"
-            raise click.BadParameter(
-                f"{value!r} is no number within 64 bits; give one of up to {LARGEST}.", ctx, param
+        number = super().convert(value, param, ctx)
+        if abs(number) > LARGEST:
+            self.fail(
+                f"{value!r} is no number within 64 bits; give one of up to {LARGEST}.", param, ctx
             )
         return number
-
-
-class WholeNumber(_In64Bits, click.IntRange):
-    """A whole number."""
-
-
-class RealNumber(_In64Bits, click.FloatRange):
-    """A number with a fraction."""
 
 
 class Reads(click.ParamType[Any]):
@@ -197,26 +187,20 @@ def check_outputs(ctx: click.Context) -> None:
             (name == "-", f"{said}: name a file; /dev/stdout is standard output"),
             (name.lower().endswith(".gz"), f"{said}: nothing is packed; leave out '.gz'"),
         )
-        _check_place(name)
+        check_place(name)
         if os.path.exists(name) and not is_file(name):  # noqa: PTH110
             continue  # a pipe or a terminal
-        other, place = outputs.setdefault(_identity(name), said), Path(name).resolve()
-        refuse(
-            ctx,
-            (other != said, f"{other} and {said} are one file; name two"),
-            *(
-                (
-                    folder and is_file(name) and place.is_relative_to(Path(source).resolve()),
-                    f"{said} would replace a file of {given} {source!r}; name another file",
-                )
-                for given, source, folder in inputs
-                if is_folder(source)
-            ),
-        )
-    for label, name, _ in inputs if outputs else ():
-        replaced = outputs.get(_identity(name))
-        message = f"{replaced} would replace an input ({label} {name!r}); name another file"
-        refuse(ctx, (replaced, message))
+        identity = _identity(name)
+        other = outputs.setdefault(identity, said)
+        refuse(ctx, (other != said, f"{other} and {said} are one file; name two"))
+        for given, source, folder in inputs:
+            inside = folder and is_folder(source) and is_file(name) and _lies_in(name, source)
+            message = f"{said} would replace an input ({given} {source!r}); name another file"
+            refuse(ctx, (inside or _identity(source) == identity, message))
+
+
+def _lies_in(name: str, folder: str) -> bool:
+    return Path(name).resolve().is_relative_to(Path(folder).resolve())
 
 
 def _named(ctx: click.Context, *, writes: bool) -> Iterator[tuple[str, str, bool]]:
@@ -239,18 +223,3 @@ def _identity(path: str) -> object:
     except OSError:
         return os.path.realpath(path).casefold()
     return found.st_dev, found.st_ino
-
-
-def _check_place(name: str) -> None:
-    path = Path(os.path.realpath(name))
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "is a folder; name a file in it", name)
-    if not path.parent.exists():
-        raise FileNotFoundError(errno.ENOENT, "its folder does not exist; create it", name)
-    if not path.parent.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is no folder", name)
-    try:
-        check_place(name)
-    except OSError as error:
-        advice = f"nothing can be written there ({error.strerror}); name another file"
-        raise OSError(error.errno, advice, name) from error
