@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from mcranker.cli.flags import Reads, Verb, Writes, dry_run_flag, flag, output_flag, refuse
 from mcranker.cli.invocation import Invocation, run_loop, say, skip_note
 from mcranker.cli.options import given_pipeline, option_flags, pipeline_flags
 from mcranker.cli.output import (
@@ -34,7 +35,6 @@ from mcranker.cli.progress import (
 )
 from mcranker.cli.rank import read_queries
 from mcranker.cli.results import show_estimate
-from mcranker.cli.verb import Reads, Verb, Writes, dry_run_flag, flag, output_flag, refuse
 from mcranker.config import RankerConfig
 from mcranker.errors import InputError
 from mcranker.estimate import Estimate

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcranker.cli.flags import Verb, flag, output_flag, refuse
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import option_flags
 from mcranker.cli.output import DONE, ERROR, failure, present
 from mcranker.cli.progress import fetch_models, is_here
-from mcranker.cli.verb import Verb, flag, output_flag, refuse
 from mcranker.errors import MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatRequest, Message, Question, State, Tag
 from mcranker.llm.connect import DEFAULT_LOCAL, better_judges, choose_default, connect

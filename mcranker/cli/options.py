@@ -11,8 +11,8 @@ from typing import Any, get_args
 
 import click
 
+from mcranker.cli.flags import Reads, flag, listing
 from mcranker.cli.output import as_flags, ledger_files, present
-from mcranker.cli.verb import Reads, flag, listing
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.inputs.topics import TopicField

@@ -14,9 +14,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from mcranker.cli.flags import flag
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import DONE, ERROR, print_line
-from mcranker.cli.verb import flag
 from mcranker.errors import FATAL_ERRORS, InputError, MCRankerError
 from mcranker.estimate import cost_of
 from mcranker.events import RankingStarted

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from mcranker.cli.flags import Reads, Verb, WholeNumber, Writes, dry_run_flag, flag
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import RANK_KEYS, RUN_KEYS, Given, given_options, option_flags
 from mcranker.cli.progress import (
@@ -27,7 +28,6 @@ from mcranker.cli.progress import (
     worker_flag,
 )
 from mcranker.cli.results import Results, show_estimate
-from mcranker.cli.verb import Reads, Verb, WholeNumber, Writes, dry_run_flag, flag
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
 from mcranker.inputs.documents import ID_KEYS, key_of

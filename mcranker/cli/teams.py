@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
+from mcranker.cli.flags import Reads, Verb, Writes, flag, output_flag
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import DONE, ERROR, Failure, keep, present, print_json, print_line
 from mcranker.cli.progress import Tracker, fetch_models, live_is_wanted, showing
-from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.rankers.judge import MCRanker
 from personas import Member, Team, dumps, library
 from personas.console import names, numbers, table

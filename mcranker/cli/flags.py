@@ -1,4 +1,4 @@
-"""A verb in one place: its flags, its help by sections, and outputs that are no inputs.
+"""Flags of verbs, their help by sections, and outputs that are no inputs.
 
 >>> def _greet(ctx: click.Context) -> int:
 ...     return present(ctx, lambda console: console.print("hello"), said="hello")
@@ -97,8 +97,7 @@ def listing(
     def stop(ctx: click.Context, param: click.Parameter, value: str | bool | None) -> None:
         if value in (None, False) or ctx.resilient_parsing:
             return
-        as_json = ctx.ensure_object(Invocation).as_json
-        ctx.params["output"] = "json" if as_json else "table"
+        ctx.params["output"] = "json" if ctx.ensure_object(Invocation).as_json else "table"
         ctx.exit(show(ctx, value if isinstance(value, str) else ""))
 
     value: dict[str, Any] = {"is_flag": True}
@@ -194,13 +193,11 @@ def check_outputs(ctx: click.Context) -> None:
         other = outputs.setdefault(identity, said)
         refuse(ctx, (other != said, f"{other} and {said} are one file; name two"))
         for given, source, folder in inputs:
-            inside = folder and is_folder(source) and is_file(name) and _lies_in(name, source)
-            message = f"{said} would replace an input ({given} {source!r}); name another file"
+            root = Path(source).resolve() if folder and is_folder(source) else None
+            inside = root and is_file(name) and Path(name).resolve().is_relative_to(root)
+            what = f"a file of {given} {source!r}" if inside else f"an input ({given} {source!r})"
+            message = f"{said} would replace {what}; name another file"
             refuse(ctx, (inside or _identity(source) == identity, message))
-
-
-def _lies_in(name: str, folder: str) -> bool:
-    return Path(name).resolve().is_relative_to(Path(folder).resolve())
 
 
 def _named(ctx: click.Context, *, writes: bool) -> Iterator[tuple[str, str, bool]]:
