@@ -43,6 +43,7 @@ def _ledger(ctx: click.Context) -> int:
             "say which answers to remove, or --all for all of them",
         ),
         (not given["remove"] and (chosen or given["dry_run"]), "conditions go with --remove"),
+        (math.isnan(given["older_than"] or 0), "--older-than nan: give a number of days"),
     )
     place = given["ledger"] or default_ledger_path()
     if place is None:
