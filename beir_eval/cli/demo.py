@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag
-from beir_eval.data.datasets import Dataset
-from beir_eval.data.first_stage import retrieve
-from beir_eval.data.load import load
+from beir_eval.experiment.cell import Plan
+from beir_eval.experiment.run import Experiment
+from beir_eval.experiment.suite import DatasetSpec, Suite
 from beir_eval.measures.metrics import evaluate
 from beir_eval.measures.values import compare_runs
-from mcranker import MCRanker, Passage, Query
+from mcranker import MCRanker
 from mcranker.cli.invocation import Invocation, run_loop
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import DONE, MISSING_SCORES, print_line
@@ -40,53 +40,36 @@ here. A model that reasons may: --model openai:NAME, anthropic:NAME, local:NAME.
 
 def _demo(ctx: click.Context) -> int:
     given, invocation = ctx.params, ctx.ensure_object(Invocation)
-    dataset = load(COLLECTION)
-    queries = dict(list(dataset.queries.items())[: given["queries"]])
+    data = DatasetSpec(COLLECTION)
+    plan = Plan("", (data,), limit=given["queries"], depth=given["depth"], cache=False)
+    prepared = Experiment(Suite("", "", "", (), ()), plan).prepared(data)
+    qrels, counts = prepared.qrels, prepared.manifest
     if not given["quiet"]:
         print_line(
-            f"The mini collection: {len(dataset.corpus)} passages, {len(queries)} of its "
-            f"{len(dataset.queries)} queries.\nBM25 finds {given['depth']} passages a query, "
+            f"The mini collection: {counts.documents} passages, {counts.queries} of its "
+            f"{counts.queries_in_full} queries.\nBM25 finds {given['depth']} passages a query, "
             "a team of three ranks them."
         )
     options = given_options(ctx)
     fetch_models(options.models, quiet=given["quiet"])
-    invocation.doing("finding passages by BM25")
-    run = {
-        each: found for each, found in retrieve(dataset, given["depth"]).items() if each in queries
-    }
     with invocation.noting(not given["quiet"]):
         ranker = MCRanker(team_size=3, **options.options)
     rankings = list[Ranking]()
 
     async def rank() -> None:
-        work = (
-            (Query(queries[each], each), [_passage(dataset, *one) for one in found])
-            for each, found in run.items()
-        )
-        async with ranker, ranker.arank_many(work) as ranked:
-            await in_order(
-                ctx,
-                ranked,
-                lambda each: rankings.append(each.result()),
-                Tracker(total=len(queries)),
-                lambda each: each.ranking.calls if each.ranking else None,
-            )
+        tracker = Tracker(total=counts.queries)
+        async with ranker, ranker.arank_many(prepared.work()) as ranked:
+            await in_order(ctx, ranked, lambda each: rankings.append(each.result()), tracker)
 
     run_loop(rank)
     by_team = {each.query.id: [(doc_id, 0.0) for doc_id in each.ids] for each in rankings}
-    judged = {query_id: dataset.qrels[query_id] for query_id in queries}
     measured = {
-        name: evaluate(order, judged, (MEASURE,)).per_query[MEASURE]
-        for name, order in ((BM25_ORDER, run), (TEAM_ORDER, by_team))
+        name: evaluate(order, qrels, (MEASURE,)).per_query[MEASURE]
+        for name, order in ((BM25_ORDER, prepared.run), (TEAM_ORDER, by_team))
     }
     limits = "" if ranker.models.scoring.capabilities.prompts else LIMITS_OF_ENCODERS
-    print_page(lambda console: _show(console, rankings, measured, judged, limits))
+    print_page(lambda console: _show(console, rankings, measured, qrels, limits))
     return MISSING_SCORES if any(ranking.missing for ranking in rankings) else DONE
-
-
-def _passage(dataset: Dataset, doc_id: str, score: float) -> Passage:
-    found = dataset.corpus[doc_id]
-    return Passage(found.id, found.text, found.title, score)
 
 
 def _show(

@@ -156,8 +156,8 @@ def _datasets(ctx: click.Context, _: str) -> int:
             kept = each["ir_datasets"] or ("a folder" if each["licence"] else "the package")
             rows.append((each["name"], each["title"], f"{each['queries']:,}", here, kept))
         source = Column("from", overflow="fold")
-        columns = [names("name"), "title", *numbers("queries"), "here", source]
-        console.print(table(columns, rows))
+        columns: list[Column | str] = [names("name"), "title", *numbers("queries"), "here"]
+        console.print(table([*columns, source], rows))
         absent = (each for each in records if each["licence"] and not each["here"])
         print_lines(console, (f"{each['name']}: {each['licence']}" for each in absent))
         console.print(Text(_OTHERS))

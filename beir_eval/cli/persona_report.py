@@ -102,7 +102,7 @@ command = Verb(
     _report,
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
-        flag("--out", "New or empty folder, or a former report.", required=True, metavar="FOLDER"),
+        flag("--out", "New or empty, or a report to replace.", required=True, metavar="FOLDER"),
         flag(
             "--against",
             "The run over the same data to compare with. Without: DIRECT with the same highest "

@@ -6,7 +6,6 @@ import csv
 import io
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,13 +43,10 @@ class Display(ExperimentListener):
     """Shows the cell in progress, and a line for each one that is done, on standard error."""
 
     def __init__(self, invocation: Invocation, *, quiet: bool) -> None:
-        self._invocation = invocation
-        self._quiet = quiet
-        self._shown = ExitStack()
-        self._live: ProgressDisplay | None = None
-        self._since = 0.0
-        self._name = ""
+        self._invocation, self._quiet = invocation, quiet
+        self._name, self._since = "", 0.0
         self.tracker = Tracker()
+        self._live = ProgressDisplay(self.tracker, wanted=False)
 
     def dataset_begins(self, spec: DatasetSpec) -> None:
         self._invocation.doing(f"preparing the data set {spec.name}")
@@ -70,8 +66,8 @@ class Display(ExperimentListener):
         self.tracker = tracker
         place = f"in {tracker.stage}, {{}}; run it again to go on"
         self._invocation.reached = lambda: place.format(tracker.reached)
-        live = ProgressDisplay(tracker, wanted=live_is_wanted(quiet=self._quiet))
-        self._live = self._shown.enter_context(live)
+        self._live = ProgressDisplay(tracker, wanted=live_is_wanted(quiet=self._quiet))
+        self._live.__enter__()
 
     def event(self, event: Event) -> None:
         if isinstance(event, RankingStarted):
@@ -79,8 +75,7 @@ class Display(ExperimentListener):
 
     def query_done(self, query: Query) -> None:
         self.tracker.count(self.tracker.current.pop(query.id, None))
-        if self._live is not None:
-            self._live.update()
+        self._live.update()
 
     def cell_ends(self, result: CellResult) -> None:
         self.close()
@@ -101,8 +96,7 @@ class Display(ExperimentListener):
 
     def close(self) -> None:
         """Take the live display away."""
-        self._shown.close()
-        self._live = None
+        self._live.__exit__()
 
 
 def verdict(results: Sequence[CellResult]) -> tuple[int, list[Failure]]:
