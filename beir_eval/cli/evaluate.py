@@ -44,14 +44,12 @@ def _evaluate(ctx: click.Context) -> int:
     else:
         dataset = load(given["dataset"], split=given["split"])
         qrels, judge = dataset.qrels, dataset.by_model
-    evaluations: dict[str, Evaluation] = {}
-    values: dict[str, dict[str, Values]] = {each: {} for each in measures}
+    evaluations, values = dict[str, Evaluation](), dict[str, dict[str, Values]]()
     for name, path in names.items():
         run = read_trec(Path(path, "run.trec") if Path(path).is_dir() else path)
         evaluations[name] = evaluate(run, qrels, measures)
         _warn_of_strangers(name, run, qrels)
-        for measure, found in _values(Path(path), run, qrels, evaluations[name], judge).items():
-            values[measure][name] = found
+        values[name] = _values(Path(path), run, qrels, evaluations[name], judge)
     record = _record(evaluations, values, compare=given["compare"])
     return present(ctx, lambda console: _show(console, record), evaluation=record)
 
@@ -137,9 +135,11 @@ def _record(
     compared = {}
     if compare:
         record["baseline"] = baseline
-        compared = {x: compare_runs({x: of}, baseline)[x] for x, of in values.items()}
+        for measure in first.means:
+            of_measure = {name: own[measure] for name, own in values.items()}
+            compared[measure] = compare_runs({"": of_measure}, baseline)[""]
     for name, each in evaluations.items():
-        own = {measure: of[name] for measure, of in values.items()}
+        own = values[name]
         run = {
             "run": name,
             "means": each.means,

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from beir_eval.persona_report.build import write_persona_report
 from beir_eval.report.tables import NOTHING
-from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.invocation import say
 from mcranker.cli.output import command_line, present, today
-from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
+from mcranker.cli.progress import QueryTracker, showing
 from mcranker.cli.verb import Verb, flag, output_flag
 from personas.format import counted, optional
 from personas.report.dataset import ReportedRun
@@ -23,11 +23,8 @@ from personas.sanitize import one_line
 
 def _report(ctx: click.Context) -> int:
     given = ctx.params
-    quiet, tracker = given["quiet"], Tracker("reading")
-    ctx.ensure_object(Invocation).reached = lambda: (
-        f"{'while reading' if tracker.total is None else tracker.reached}; no report was written"
-    )
-    with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as live:
+    tracker = QueryTracker("reading", unit="queries")
+    with showing(ctx, tracker, "{}; no report was written") as live:
 
         def progress(done: int, total: int) -> None:
             tracker.stage, tracker.done, tracker.total = "writing pages of queries", done, total
@@ -41,7 +38,7 @@ def _report(ctx: click.Context) -> int:
             command=command_line(ctx),
             date=today(),
         )
-    if not quiet:
+    if not given["quiet"]:
         for sentence in report.left_out:
             say(sentence)
         for note in dict.fromkeys(each for run in report.runs for each in run.survey.notes):

@@ -207,7 +207,7 @@ def _plan(ctx: click.Context, suite: Suite, options: Mapping[str, Any], about: s
     changes = {key: value for key, value in (("split", given["split"]), ("about", about)) if value}
     named = tuple(DatasetSpec(name) for name in given["datasets"])
     no_query = given["queries"] is not None and not given["queries"]
-    refuse(ctx, (no_query, "--queries names no query"))
+    refuse(ctx, (no_query, "--queries names no query; give ids, with commas"))
     return Plan(
         out=given["out"] or (str(Path("runs") / suite.name) if suite.name else "runs"),
         datasets=tuple(replace(each, **changes) for each in named or suite.datasets),
