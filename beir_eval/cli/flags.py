@@ -36,16 +36,14 @@ def is_given(ctx: click.Context, name: str) -> bool:
 
 
 def names_flag(
-    name: str, text: str, default: str | None = "", metavar: str = "NAME,NAME,...", **rest: Any
+    name: str, text: str, default: str = "", metavar: str = "NAME,NAME,..."
 ) -> click.Parameter:
     """A list with commas: a tuple of names, each once."""
 
-    def names(_ctx: click.Context, _: click.Parameter, given: str | None) -> tuple[str, ...] | None:
-        if given is None:
-            return None
+    def names(_ctx: click.Context, _param: click.Parameter, given: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(each.strip() for each in given.split(",") if each.strip()))
 
-    return flag(name, text, default=default, callback=names, metavar=metavar, **rest)
+    return flag(name, text, default=default, callback=names, metavar=metavar)
 
 
 def print_lines(console: Console, lines: Iterable[str], style: str = "") -> None:

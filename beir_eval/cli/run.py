@@ -18,7 +18,6 @@ from beir_eval.cli.flags import (
     WHAT,
     listing_flags,
     measures_flag,
-    names_flag,
     no_cache_flag,
     print_lines,
 )
@@ -206,13 +205,14 @@ def _plan(ctx: click.Context, suite: Suite, options: Mapping[str, Any], about: s
     given, stage = ctx.params, ctx.params["first_stage"]
     changes = {key: value for key, value in (("split", given["split"]), ("about", about)) if value}
     named = tuple(DatasetSpec(name) for name in given["datasets"])
-    no_query = given["queries"] is not None and not given["queries"]
-    refuse(ctx, (no_query, "--queries names no query; give ids, with commas"))
+    text = given["queries"]
+    queries = tuple(each.strip() for each in (text or "").split(",") if each.strip())
+    refuse(ctx, (text is not None and not queries, f"--queries {text!r} names no query"))
     return Plan(
         out=given["out"] or (str(Path("runs") / suite.name) if suite.name else "runs"),
         datasets=tuple(replace(each, **changes) for each in named or suite.datasets),
         rankers=given["only"],
-        queries=given["queries"] or (),
+        queries=queries,
         limit=given["limit"],
         depth=given["passages"],
         first_stage=FirstStage(stage) if stage in ENGINES else FirstStage("file", run=Path(stage)),
@@ -238,7 +238,7 @@ _PARAMS = [
     _what("--split", "Which judgements ('test').", default="", metavar="NAME"),
     _several("--ranker", "A ranker, without a suite; may be repeated.", metavar="NAME"),
     _several("--only", "Only this row of the suite; may be repeated.", metavar="LABEL"),
-    names_flag("--queries", "Only these queries.", None, "ID,ID,...", section=WHAT),
+    _what("--queries", "Only these queries.", metavar="ID,ID,..."),
     *listing_flags(),
     _what("--limit", "Only the first N queries of each data set.", type=_whole, metavar="N"),
     _what("--depth passages", "Passages a query (the suite's, or 100).", type=_whole, metavar="N"),
