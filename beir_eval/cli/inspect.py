@@ -13,10 +13,10 @@ from rich.text import Text
 from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
 from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import RunFolderError
-from mcranker.cli.output import DONE, footer, present
+from mcranker.cli.output import DONE, footer, present, print_json
 from mcranker.cli.verb import Reads, Verb, flag, output_flag, refuse, refuse_page
 from mcranker.paths import is_folder
-from personas.console import numbers, table
+from personas.console import numbers, print_page, table
 from personas.format import counted, optional
 from personas.io.atomic import write_whole
 from personas.io.rankings import read_rankings
@@ -47,14 +47,13 @@ def _inspect(ctx: click.Context) -> int:
         write_whole(html, made)
         return DONE
     hits = chosen.hits if passage is None else (find_hit(chosen, passage),)
-
-    def show(console: Console) -> None:
-        if passage is None:
-            show_ranking(console, chosen, hits, given["top"])
-        else:
-            show_passage(console, chosen, hits[0])
-
-    return present(ctx, show, inspection=inspection_dict(chosen, hits))
+    if given["output"] == "json":
+        return print_json(inspection=inspection_dict(chosen, hits))
+    if passage is None:
+        print_page(lambda console: show_ranking(console, chosen, hits, given["top"]))
+    else:
+        print_page(lambda console: show_passage(console, chosen, hits[0]))
+    return DONE
 
 
 def _chosen(source: str, query: str | None, qrels: str | None) -> RankingRecord | list[Listed]:
