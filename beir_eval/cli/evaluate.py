@@ -108,13 +108,13 @@ def _checked_names(ctx: click.Context) -> dict[str, str]:
     given, paths = ctx.params, ctx.params["runs"]
     by_file, by_name = given["qrels"] is not None, given["dataset"] is not None
     twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
-    unsaid = "say what to measure by: --qrels FILE or --dataset NAME"
-    alone = "--compare takes two or more runs; the first is the baseline"
+    no_judgements = "say what to measure by: --qrels FILE or --dataset NAME"
+    too_few = "--compare takes two or more runs; the first is the baseline"
     refuse(
         ctx,
-        (by_file == by_name, unsaid),
+        (by_file == by_name, no_judgements),
         (is_given(ctx, "split") and not by_name, "--split goes with --dataset; give both"),
-        (given["compare"] and len(paths) < 2, alone),
+        (given["compare"] and len(paths) < 2, too_few),
         (twice is not None, f"the run {twice!r} is given twice"),
     )
     short = [Path(path).stem for path in paths]
