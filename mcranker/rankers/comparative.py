@@ -49,11 +49,6 @@ _OF_SCORES = (
     *("scoring", "scale", "labels", "ensemble", "questions", "passages_per_call"),
     *("first_stage_weight", "min_relevance"),
 )
-_OF_TEAMS = ("require", "criteria", "recruiting", "nlp_scientist")
-
-
-def _defaults(names: Iterable[str]) -> dict[str, Any]:
-    return {name: RankerConfig.model_fields[name].default for name in names}
 
 
 class ComparativeRanker(JudgeRanker):
@@ -62,14 +57,9 @@ class ComparativeRanker(JudgeRanker):
     takes_instruction = True
 
     def _prepare(self, config: Any) -> Any:
-        of_a_team = (
-            f"is about a team, and {self.name} has none; leave it out, or rank with MCRanker"
-        )
-        refuse(config, {"team_size": None, **_defaults(_OF_TEAMS)}, of_a_team)
-        defaults = _defaults(_OF_SCORES)
         refuse(
             config,
-            defaults,
+            {name: RankerConfig.model_fields[name].default for name in _OF_SCORES},
             f"is about scores, and {self.name} compares passages and gives none; leave it out, or "
             "use another ranker",
         )
