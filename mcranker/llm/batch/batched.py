@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -319,11 +320,12 @@ class _Batch:
         self._collector = collector
         self._owner = collector.owner
         self._chat = collector.owner.chat
-        self._service = collector.owner.service
         self._write = write
         self._lines = list(lines)
-        self._own = bool(self._lines)
         self._source: bytes | None = None  # the lines, where the provider finds them
+        self._step: Callable[[], Awaitable[None]] = self._send if self._lines else self._look_for
+        if note.batch is not None:
+            self._step = partial(self._follow, note.batch)
         self._begun = False  # a creation may have reached the provider
         self._interval = self._owner.timings.first_poll
         self._failing_since: float | None = None
@@ -335,12 +337,7 @@ class _Batch:
         self.due = now + self._interval
         self._interval = min(self._interval * SLOWER, timings.longest_poll)
         try:
-            if self.note.batch is not None:
-                await self._follow(self.note.batch)
-            elif self._own:
-                await self._send()
-            else:
-                await self._look_for()
+            await self._step()
         except ModelError as error:
             self._failing_since = now if self._failing_since is None else self._failing_since
             wait = (error.retry_after if isinstance(error, RateLimited) else None) or 0.0
@@ -358,7 +355,7 @@ class _Batch:
             self._failing_since, self._owner.reached = None, True
 
     async def _send(self) -> None:
-        batch = await self._service.find(self.note) if self._begun else None
+        batch = await self._owner.service.find(self.note) if self._begun else None
         if batch is None and not any(entry.waiting for entry in self.entries.values()):
             self.done = True
             return
@@ -368,7 +365,7 @@ class _Batch:
 
     async def _create(self) -> str | None:
         """The id of the new batch; None if another process is about to send the same."""
-        mark, service = self.note.mark, self._service
+        mark, service = self.note.mark, self._owner.service
         if self._source is None:
             self._source = await service.upload(self._lines, mark)
             self._lines = []
@@ -405,7 +402,7 @@ class _Batch:
             self._end(self.entries.values())  # its writer has finished it
         elif current.batch is not None:
             self._created(current.batch)
-        elif batch := await self._service.find(self.note):
+        elif batch := await self._owner.service.find(self.note):
             self._created(batch)
         elif self._owner.clock() - current.created > self._owner.timings.settle:
             notes.remove(mark)
@@ -415,6 +412,7 @@ class _Batch:
         self._source = None
         self._interval = self._owner.timings.first_poll
         self.due = self._owner.clock() + self._interval
+        self._step = partial(self._follow, batch)
         self.note = self.note.model_copy(update={"batch": batch})
         self._owner.notes.write(self.note)
         where = self._chat.service.where
@@ -423,7 +421,7 @@ class _Batch:
     async def _follow(self, batch: str) -> None:
         notes, service = self._owner.notes, self._chat.service
         try:
-            status = await self._service.check(batch)
+            status = await self._owner.service.check(batch)
             if status.progress != self._progress:
                 self._progress = status.progress
                 logger.info("batch %s: %s", batch, said_by(service, status.progress))
@@ -448,7 +446,7 @@ class _Batch:
         chat = self._chat
         found = await chat.fetch("get", path, seconds=TRANSFER_SECONDS, most=MOST_RESULTS)
         for line in filter(None, map(bytes.strip, found.splitlines())):
-            await self._take(self._service.item(parse_object(line, chat.service)))
+            await self._take(self._owner.service.item(parse_object(line, chat.service)))
 
     async def _take(self, item: BatchItem) -> None:
         if item.key not in self.left:
