@@ -54,7 +54,6 @@ from personas.report import render_inspection
 from personas.report.page import ReportFooter
 from personas.sanitize import plain
 
-logger = safe_logger("mcranker.serve")
 access = safe_logger("mcranker.serve.access")
 
 _LOOPBACK_NAMES = {"localhost", "127.0.0.1", "[::1]"}
@@ -243,14 +242,13 @@ class _Service:
                 raise Problem("no_key", "invalid api token: send Authorization: Bearer KEY")
             call.holder = holder
 
-    def _refused(self, call: _Call, error: Exception) -> Response:
-        """Answer with an error; the log has its details."""
-        problem = problem_of(error)
+    def _problem(self, call: _Call, error: Exception) -> Problem:
+        problem = problem_of(error, call.route)
         call.about.append(plain(problem.message, 200))
-        if problem.kind == "internal":
-            logger.error("%s: unexpected %r", call.route, error, exc_info=error)
-        elif problem is not error and problem.ours:
-            logger.warning("%s: %s: %s", call.route, type(error).__name__, error)
+        return problem
+
+    def _refused(self, call: _Call, error: Exception) -> Response:
+        problem = self._problem(call, error)
         headers = problem.headers
         if problem.kind == "no_key" and call.route in _OPENED_BY_BROWSERS:
             headers["WWW-Authenticate"] = 'Basic realm="mcranker", charset="UTF-8"'
@@ -363,8 +361,7 @@ class _Service:
                     body, _ = await make(emit)
                 queue.put(last, body)
             except Exception as error:  # noqa: BLE001 - the reader gets it
-                self._refused(call, error)
-                queue.put("error", GENERAL.problem(problem_of(error)))
+                queue.put("error", GENERAL.problem(self._problem(call, error)))
             finally:
                 queue.end()
 

@@ -135,12 +135,7 @@ class _Server(MCPServer[Any]):
         except ToolError as error:
             said, cause = str(error), error.__cause__
             if isinstance(error, UnexpectedToolError) and isinstance(cause, Exception):
-                problem = problem_of(cause)
-                if problem.kind == "internal":
-                    logger.exception("%s: unexpected error", name, exc_info=cause)
-                elif problem is not cause and problem.ours:
-                    logger.warning("%s: %s", type(cause).__name__, cause)
-                said = f"{said}: {problem.message}"
+                said = f"{said}: {problem_of(cause, name).message}"
             # It goes into a model's context.
             whole = len(said) <= _LONGEST_ERROR
             raise ToolError(said if whole else f"{said[: _LONGEST_ERROR - 1]}…") from None

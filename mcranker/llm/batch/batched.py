@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,6 @@ from mcranker.llm.batch.services import (
     AnthropicBatches,
     BatchItem,
     BatchService,
-    BatchStatus,
     OpenAIBatches,
 )
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Tag
@@ -265,11 +264,10 @@ class _Collector:
                 logger.info("batch %s was sent before, with what is asked now", name)
                 self._batches.append(_Batch(self, note, owner.chat.writer(), {}))
 
-    def _packed(self, entries: Iterable[_Entry], now: float) -> Iterator[_Batch]:
+    def _packed(self, entries: Iterable[_Entry], now: float) -> list[_Batch]:
         """New batches, as large as the provider takes them."""
         service, write = self.owner.service, self.owner.chat.writer()
-        inside: dict[str, _Entry] = {}
-        lines: list[bytes] = []
+        packs: list[tuple[dict[str, _Entry], list[bytes]]] = []
         size = 0
         for entry in entries:
             try:
@@ -277,15 +275,15 @@ class _Collector:
             except ModelError as error:
                 self.settle(entry, error)
                 continue
-            full = len(lines) == service.most_requests
-            if lines and (full or size + len(line) > service.most_bytes):
-                yield _Batch(self, self._note(inside, now), write, inside, lines)
-                inside, lines, size = {}, [], 0
+            full = not packs or len(packs[-1][1]) == service.most_requests
+            if full or size + len(line) > service.most_bytes:
+                packs.append(({}, []))
+                size = 0
+            inside, lines = packs[-1]
             inside[entry.key] = entry
             lines.append(line)
             size += len(line) + 1  # what stands between the lines
-        if lines:
-            yield _Batch(self, self._note(inside, now), write, inside, lines)
+        return [_Batch(self, self._note(each, now), write, each, lines) for each, lines in packs]
 
     def _note(self, inside: dict[str, _Entry], now: float) -> BatchNote:
         return BatchNote(
@@ -294,8 +292,7 @@ class _Collector:
             mark=uuid.uuid4().hex,
             created=now,
             requests={
-                key: (entry.request.tag.stage, entry.request.labels)
-                for key, entry in inside.items()
+                key: (each.request.tag.stage, each.request.labels) for key, each in inside.items()
             },
         )
 
@@ -389,7 +386,7 @@ class _Batch:
         async with owner.ledger.alone(f"batches {self._chat.name} {self._chat.endpoint}"):
             for other in owner.notes.of(self.note.model, self.note.endpoint):
                 if other.mark != self.note.mark and self.left.keys() & other.requests.keys():
-                    self._end(self.entries.values())
+                    self._send_again()
                     return False
             owner.notes.write(self.note)
         return True
@@ -399,14 +396,14 @@ class _Batch:
         notes, mark = self._owner.notes, self.note.mark
         current = notes.read(mark)
         if current is None:
-            self._end(self.entries.values())  # its writer has finished it
+            self._send_again()  # its writer has finished it
         elif current.batch is not None:
             self._created(current.batch)
         elif batch := await self._owner.service.find(self.note):
             self._created(batch)
         elif self._owner.clock() - current.created > self._owner.timings.settle:
             notes.remove(mark)
-            self._end(self.entries.values())
+            self._send_again()
 
     def _created(self, batch: str) -> None:
         self._source = None
@@ -419,14 +416,18 @@ class _Batch:
         logger.info("batch %s: %d requests are with %s", batch, len(self.left), where)
 
     async def _follow(self, batch: str) -> None:
-        notes, service = self._owner.notes, self._chat.service
+        notes, service, batches = self._owner.notes, self._chat.service, self._owner.service
         try:
-            status = await self._owner.service.check(batch)
+            status = await batches.check(batch)
             if status.progress != self._progress:
                 self._progress = status.progress
                 logger.info("batch %s: %s", batch, said_by(service, status.progress))
             for path in status.results if status.ended else ():
-                await self._read(path)
+                found = await self._chat.fetch(
+                    "get", path, seconds=TRANSFER_SECONDS, most=MOST_RESULTS
+                )
+                for line in filter(None, map(bytes.strip, found.splitlines())):
+                    await self._take(batches.item(parse_object(line, service)))
         except ModelNotFound as error:
             raise ModelNotFound(
                 f"{service.model}: batch {batch} or its results are not there: deleted, or "
@@ -440,13 +441,10 @@ class _Batch:
             message = f"{service.model}: batch {batch} was not accepted: {said}"
             self._fail(ModelError(message, model=service.model))
         elif status.ended:
-            self._finish(status)
-
-    async def _read(self, path: str) -> None:
-        chat = self._chat
-        found = await chat.fetch("get", path, seconds=TRANSFER_SECONDS, most=MOST_RESULTS)
-        for line in filter(None, map(bytes.strip, found.splitlines())):
-            await self._take(self._owner.service.item(parse_object(line, chat.service)))
+            for key in self.left:
+                self._not_answered(self._waiting(key), BatchItem(key, status.unanswered))
+            notes.remove(self.note.mark)
+            self.done = True
 
     async def _take(self, item: BatchItem) -> None:
         if item.key not in self.left:
@@ -468,12 +466,6 @@ class _Batch:
                 if (entry := self._waiting(item.key)) is not None:
                     self._collector.settle(entry, reply)
         del self.left[item.key]
-
-    def _finish(self, status: BatchStatus) -> None:
-        for key in self.left:
-            self._not_answered(self._waiting(key), BatchItem(key, status.unanswered))
-        self._owner.notes.remove(self.note.mark)
-        self._end(self.again)
 
     def _waiting(self, key: str) -> _Entry | None:
         entry = self.entries.get(key)
@@ -518,10 +510,11 @@ class _Batch:
         for entry in self.entries.values():
             if entry.outcome is None:
                 self._collector.settle(entry, error)
-        self._end(())
+        self.done, self.again = True, []
 
-    def _end(self, again: Iterable[_Entry]) -> None:
-        self.done, self.again = True, list(again)
+    def _send_again(self) -> None:
+        """End without results."""
+        self.done, self.again = True, list(self.entries.values())
 
     @property
     def _id(self) -> str:
