@@ -141,8 +141,6 @@ class _Service:
             yield
         finally:
             self._ready = False
-            if self._look is not None:
-                self._look.cancel()
             await self.rankers.aclose()
             await self._answering.aclose()
 
@@ -426,17 +424,16 @@ class _Service:
     async def _readiness(self, _: _Call) -> Response:
         if not self._ready or self._draining:
             return _json({"status": "stopping"}, 503)
-        if self._look is None or self._look.done():
-            self._look = asyncio.create_task(self._ledgers_answer())
+        look = self._look
+        if look is None or look.done():
+            look = self._look = asyncio.create_task(self._ledgers_answer())
         self._probed += 1
         try:
-            async with asyncio.timeout(_LEDGER_SECONDS):
-                answered = await asyncio.shield(self._look)
-        except TimeoutError:
-            answered = False
+            await asyncio.wait([look], timeout=_LEDGER_SECONDS)
         finally:
             self._probed -= 1
-        return _json({"status": "ready"}) if answered else _json({"status": "no ledger"}, 503)
+        ready = look.done() and look.result()
+        return _json({"status": "ready" if ready else "no ledger"}, 200 if ready else 503)
 
     async def _ledgers_answer(self) -> bool:
         try:

@@ -226,8 +226,9 @@ class _Tools:
     ) -> dict[str, Any]:
         """Say what the tool rank would take for the same arguments. Nothing is sent."""
         _, job = self._job(ranker, team, query, documents, instruction, reasons)
-        asked = {"instruction": instruction or None, "reasons": reasons}
-        found = await job.ranker.aestimate(job.query, job.passages, **asked)
+        found = await job.ranker.aestimate(
+            job.query, job.passages, instruction=instruction or None, reasons=reasons
+        )
         return {key: getattr(found, name) for key, name in _ESTIMATED.items()}
 
     async def answer(
