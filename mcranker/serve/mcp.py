@@ -56,16 +56,6 @@ _EXPLAINED = (
 )
 """Fields of `Hit` in a document's result, and in its explanation."""
 
-_ESTIMATED = {
-    "calls": "calls",
-    "reused_answers": "reused",
-    "input_tokens": "input_tokens",
-    "output_tokens": "output_tokens",
-    "cost_usd": "cost",
-    "cost_usd_at_most": "cost_at_most",
-}
-"""Key of an estimate -> field of `Estimate`."""
-
 _INSTRUCTIONS = (
     "Ranks passages by how well they answer a query, with a team of judges who each write weighted "
     "criteria. A missing score is null, never a guess; notes say who judged and what to know of it."
@@ -229,7 +219,14 @@ class _Tools:
         found = await job.ranker.aestimate(
             job.query, job.passages, instruction=instruction or None, reasons=reasons
         )
-        return {key: getattr(found, name) for key, name in _ESTIMATED.items()}
+        return {
+            "calls": found.calls,
+            "reused_answers": found.reused,
+            "input_tokens": found.input_tokens,
+            "output_tokens": found.output_tokens,
+            "cost_usd": found.cost,
+            "cost_usd_at_most": found.cost_at_most,
+        }
 
     async def answer(
         self,
