@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
-from beir_eval.compare import FIRST_STAGE_NAME, compare_files, compare_run_folders
+from beir_eval.compare import compare_files, compare_run_folders
 from beir_eval.data.datasets import read_qrels
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, present
@@ -63,7 +63,7 @@ def _compare(ctx: click.Context) -> int:
 def _holds_rankings(name: str) -> bool:
     """True for a file or folder of saved rankings; False for a run."""
     path = Path(name)
-    if name == FIRST_STAGE_NAME or is_file(path / "manifest.json"):
+    if is_file(path / "manifest.json"):
         return False
     if is_folder(path) or name == STDIN or path.suffix.lower() in SUFFIXES:
         return True
@@ -101,8 +101,7 @@ command = Verb(
 
     No model is called. BEFORE and AFTER are what 'mcranker rank' wrote with --save or --output
     json, or folders of such files, --query naming one of several; or runs of a data set: folders of
-    'beir-eval run' (OUT/DATASET/RANKER), or 'first-stage' for the first stage's run of the other
-    one.
+    'beir-eval run' (OUT/DATASET/RANKER).
 
     For each query: the passages that moved, their ranks and relevance, the part of each in nDCG,
     and the share of each persona in the change of scores.

@@ -9,11 +9,10 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
-from personas.ensembles import Rule
 from personas.errors import shown
 from personas.format import exact
 from personas.ranking.types import (
@@ -28,6 +27,7 @@ from personas.ranking.types import (
 from personas.schema import Member
 
 if TYPE_CHECKING:
+    from personas.ranking.record import RankingRecord
     from personas.ranking.suspicions import Suspicion
 
 _LARGEST = 2**63 - 1
@@ -116,30 +116,6 @@ class OtherRanking:
         return cls(name, top, {hit.doc_id: OtherPlace(hit.rank, hit.score) for hit in hits})
 
 
-class _Ranking(Protocol):
-    """The `RankingRecord` of which a hit is a part."""
-
-    def member(self, persona: str) -> Member | None: ...
-    @property
-    def grades(self) -> Mapping[str, int] | None: ...
-    @property
-    def other(self) -> OtherRanking | None: ...
-    @property
-    def config(self) -> Mapping[str, Any]: ...
-    @property
-    def rule(self) -> Rule: ...
-    @property
-    def _has_relevance(self) -> bool: ...
-    @property
-    def _returned(self) -> Sequence[int]: ...
-    @property
-    def _leave_one_out(self) -> Mapping[int, tuple[int, Mapping[str, int]]]: ...
-    @property
-    def _shares(self) -> Mapping[int, tuple[float, float]]: ...
-    @property
-    def _suspicions_of(self) -> Callable[[str, str], tuple[Suspicion, ...]]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Hit:
     """One passage of a ranking. Two are equal if what is stored of them is.
@@ -190,7 +166,7 @@ class Hit:
     reasons: Annotated[Mapping[str, Reason], IF_ANY] = field(default_factory=_nothing)
     title: str = NOT_STORED
     text: str = NOT_STORED
-    ranking: _Ranking = field(init=False, compare=False)
+    ranking: RankingRecord = field(init=False, compare=False)
 
     @classmethod
     def of(
