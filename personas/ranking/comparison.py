@@ -340,9 +340,7 @@ def _ndcg(side: RankingRecord, depth: int | None) -> float | None:
 
 
 def _notes(
-    before: RankingRecord,
-    after: RankingRecord,
-    passages: Sequence[ComparedPassage],
+    before: RankingRecord, after: RankingRecord, passages: Sequence[ComparedPassage]
 ) -> Iterator[str]:
     sides = ((before, "before"), (after, "after"))
     if before.query.text != after.query.text:
@@ -362,19 +360,16 @@ def _notes(
     without = [name for side, name in sides if not any(hit.known_scores for hit in side.hits)]
     if before.hits and after.hits:
         yield from _passage_notes(passages)
-    if without and before.hits and after.hits:
-        yield (
-            f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
-            "without whose scores made them."
-        )
-    elif before.top != after.top:
+        if without:
+            yield (
+                f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
+                "without whose scores made them."
+            )
+    if before.top != after.top and not (without and before.hits and after.hits):
         yield f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after."
-    if lost := [
-        f"{counted(len(side.missing), 'score')} missing {name}"
-        for side, name in sides
-        if side.missing
-    ]:
-        yield f"{' and '.join(lost)}{'; what was imputed counts in the ranks' * (not without)}."
+    counts = [(counted(len(side.missing), "score"), name) for side, name in sides if side.missing]
+    if lost := " and ".join(f"{count} missing {name}" for count, name in counts):
+        yield f"{lost}{'; what was imputed counts in the ranks' * (not without)}."
 
 
 def _passage_notes(passages: Sequence[ComparedPassage]) -> Iterator[str]:

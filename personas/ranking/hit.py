@@ -178,25 +178,17 @@ class Hit:
         **known: Any,
     ) -> Hit:
         """The hit of a passage in its first-stage place, by what each persona gave it."""
-        scores: dict[str, float | None] = {}
-        missing: dict[str, str] = {}
-        criteria: dict[str, Mapping[str, float]] = {}
-        confidence: dict[str, float] = {}
-        probabilities: dict[str, tuple[float, ...]] = {}
-        for name, score in (given or {}).items():
-            scores[name] = None if score is None else score.value
-            if score is None:
-                continue
-            if score.value is None:
-                missing[name] = score.reason
-            if score.criteria:
-                names = criteria_names(members, name)
-                criteria[name] = dict(zip(names, score.criteria, strict=True))
-            if score.confidence is not None:
-                confidence[name] = score.confidence
-            if score.probabilities:
-                probabilities[name] = score.probabilities
+        given = given or {}
+        judged = [(name, score) for name, score in given.items() if score is not None]
+        missing = {name: score.reason for name, score in judged if score.value is None}
         missing |= known.pop("missing", {})
+        criteria = {
+            name: dict(zip(criteria_names(members, name), score.criteria, strict=True))
+            for name, score in judged
+            if score.criteria
+        }
+        sure = {name: each.confidence for name, each in judged if each.confidence is not None}
+        levels = {name: score.probabilities for name, score in judged if score.probabilities}
         return cls(
             first_stage_rank=index + 1,
             doc_id=passage.id,
@@ -204,11 +196,11 @@ class Hit:
             text=passage.text,
             first_stage_score=passage.score,
             metadata=passage.metadata,
-            scores=scores,
+            scores={name: score and score.value for name, score in given.items()},
             missing=missing or _NOTHING,
             criteria=criteria or _NOTHING,
-            confidence=confidence or _NOTHING,
-            probabilities=probabilities or _NOTHING,
+            confidence=sure or _NOTHING,
+            probabilities=levels or _NOTHING,
             **{"rank": index + 1, "score": None, **_NO_MORE, **known},
         )
 
