@@ -205,6 +205,8 @@ def test_what_cannot_be_opened_is_refused_in_a_line(tmp_path: Path) -> None:
     a, b = write_both(tmp_path / "tiny")
     unfinished = write_run(tmp_path / "tiny" / "C", SCORES_A, finished=False)
     (tmp_path / "empty").mkdir()
+    with pytest.raises(RunFolderError, match=r"give a folder .*/data/first_stage\.trec"):
+        compare_run_folders("first-stage", b)
     with pytest.raises(RunFolderError, match="nowhere' is not there; give"):
         compare_run_folders(a, str(tmp_path / "nowhere"))
     with pytest.raises(RunFolderError, match=r"empty' has no manifest\.json; give"):
