@@ -196,7 +196,7 @@ class Hit:
             text=passage.text,
             first_stage_score=passage.score,
             metadata=passage.metadata,
-            scores={name: score and score.value for name, score in given.items()},
+            scores={name: score.value if score else None for name, score in given.items()},
             missing=missing or _NOTHING,
             criteria=criteria or _NOTHING,
             confidence=sure or _NOTHING,
