@@ -26,6 +26,7 @@ from beir_eval.answers.questions import read_questions
 from beir_eval.measures.values import Values
 from beir_eval.rankrag import build_examples, read_recipe
 from beir_eval.report.warnings import flaw_notices
+from mcranker.cli.flags import Reads, Verb, Writes, flag, output_flag
 from mcranker.cli.invocation import Invocation, run_loop, say, skip_note
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import (
@@ -38,7 +39,6 @@ from mcranker.cli.output import (
     saying_where,
 )
 from mcranker.cli.progress import Tracker, fetch_models, in_order
-from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.rankers.keys import needed_models
 from personas import PromptSet

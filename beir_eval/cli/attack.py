@@ -19,6 +19,7 @@ from beir_eval.experiment.cell import Plan
 from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.suite import DatasetSpec, Suite
 from beir_eval.experiment.suite_form import hint
+from mcranker.cli.flags import Reads, Verb, Writes, flag, output_flag
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import (
@@ -31,7 +32,6 @@ from mcranker.cli.output import (
 )
 from mcranker.cli.progress import Tracker, check_local_models, fetch_models, showing
 from mcranker.cli.results import show_estimates
-from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget
 from personas.console import numbers, table

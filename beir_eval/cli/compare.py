@@ -12,9 +12,9 @@ from click.core import ParameterSource
 from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
 from beir_eval.compare import compare_files, compare_run_folders
 from beir_eval.data.datasets import read_qrels
+from mcranker.cli.flags import Reads, Verb, flag, output_flag, refuse_page
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, present
-from mcranker.cli.verb import Reads, Verb, flag, output_flag, refuse_page
 from mcranker.paths import is_file, is_folder
 from personas.io.atomic import write_whole
 from personas.io.lines import STDIN

@@ -15,11 +15,11 @@ from beir_eval.data.load import load
 from beir_eval.measures.metrics import Evaluation, evaluate
 from beir_eval.measures.values import compare_runs
 from mcranker import MCRanker, Passage, Query, RankingDone
+from mcranker.cli.flags import Verb
 from mcranker.cli.invocation import Invocation, run_loop
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import DONE, MISSING_SCORES, print_line
-from mcranker.cli.progress import QueryTracker, fetch_models, showing
-from mcranker.cli.verb import Verb
+from mcranker.cli.progress import Tracker, fetch_models, showing
 from personas.console import numbers, print_page, table
 from personas.format import counted
 from personas.report.screen import clipped
@@ -84,7 +84,7 @@ async def _rank_all(
             docs = [Passage(each.id, each.text, each.title, score) for each, score in documents]
             where = f"in query {len(rankings) + 1} of {len(queries)}, {{}}"
             async with ranker.astream(Query(text, query_id), docs) as events:
-                with showing(ctx, QueryTracker(), where) as display:
+                with showing(ctx, Tracker("starting", unit=""), where) as display:
                     async for event in events:
                         display.take(event)
             assert isinstance(event, RankingDone), "the last event of every ranking"

@@ -21,9 +21,9 @@ from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.measures.values import LEVEL, Values, compare_runs
 from beir_eval.report.load import flawed, ties_of_rankings
 from beir_eval.report.tables import NOTHING, interval, p_text
+from mcranker.cli.flags import Verb, flag, output_flag
 from mcranker.cli.invocation import say
 from mcranker.cli.output import present
-from mcranker.cli.verb import Verb, flag, output_flag
 from mcranker.inputs.trec import read_trec, with_ties
 from personas.console import numbers, table
 from personas.format import counted

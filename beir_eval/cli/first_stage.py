@@ -24,9 +24,9 @@ from beir_eval.data.first_stage import FirstStage, find
 from beir_eval.data.load import load
 from beir_eval.errors import ExtraMissing
 from beir_eval.measures.metrics import evaluate, measure_names
+from mcranker.cli.flags import Reads, Verb, Writes, flag, output_flag
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import present
-from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.inputs.trec import Run, read_trec, write_trec
 from personas.console import names, numbers, table
 from personas.format import counted

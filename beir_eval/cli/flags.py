@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcranker.cli.flags import OTHER, Reads, WholeNumber, Writes, flag, listing
 from mcranker.cli.output import DONE, present, print_json, print_line
-from mcranker.cli.verb import OTHER, Reads, WholeNumber, Writes, flag, listing
 from mcranker.paths import is_file, is_folder
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from rich.text import Text
 from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
 from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import RunFolderError
+from mcranker.cli.flags import Reads, Verb, flag, output_flag, refuse_page
 from mcranker.cli.output import DONE, footer, present, print_json
-from mcranker.cli.verb import Reads, Verb, flag, output_flag, refuse_page
 from mcranker.paths import is_folder
 from personas.console import numbers, print_page, table
 from personas.format import counted

@@ -30,12 +30,12 @@ from beir_eval.judging.judge import (
     work_of,
 )
 from beir_eval.report.tables import interval, measure_text
+from mcranker.cli.flags import Reads, Verb, WholeNumber, Writes, flag, output_flag
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.output import DONE, MISSING_SCORES, Failure, present, saying_where
 from mcranker.cli.progress import Tracker, check_local_models, fetch_models, live_is_wanted, showing
 from mcranker.cli.results import show_estimate
-from mcranker.cli.verb import Reads, Verb, WholeNumber, Writes, flag, output_flag
 from personas.console import table
 from personas.format import counted
 from personas.ranking.types import judge_note

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from beir_eval.persona_report.build import PersonaReport, write_persona_report
 from beir_eval.report.tables import NOTHING
+from mcranker.cli.flags import Verb, flag, output_flag
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import command_line, present, today
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
-from mcranker.cli.verb import Verb, flag, output_flag
 from personas.format import counted, optional
 from personas.report.dataset import ReportedRun
 from personas.sanitize import one_line

@@ -12,9 +12,9 @@ import click
 from beir_eval.experiment.run_folder import find_runs
 from beir_eval.report.build import build_report
 from beir_eval.report.forms import render_html, render_json, render_latex, render_markdown
+from mcranker.cli.flags import Verb, Writes, flag
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, output
-from mcranker.cli.verb import Verb, Writes, flag
 from personas.format import counted
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, load_suite
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names
+from mcranker.cli.flags import Reads, Verb, WholeNumber, flag, output_flag
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.output import present, saying_where
@@ -38,7 +39,6 @@ from mcranker.cli.progress import (
     worker_flag,
 )
 from mcranker.cli.results import show_estimates
-from mcranker.cli.verb import Reads, Verb, WholeNumber, flag, output_flag
 from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.rag.config import SHARED, models_of, stage_keys
 from mcranker.rankers.keys import Key, keys_of, needed_models, shared_keys
@@ -85,7 +85,7 @@ def _run(ctx: click.Context) -> int:
         return run_loop(partial(work_off, ctx, experiment.work(), experiment.queries()))
     # An error before anything is paid for if nothing can be written.
     out.mkdir(parents=True, exist_ok=True)
-    check_place(out / "probe")
+    check_place(out / ".probe")
     with saying_where(ledger):
         results = run_loop(partial(_run_all, experiment, invocation, quiet=quiet))
     return _show(ctx, experiment, results)
