@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from mcranker import ChatRequest, ScriptedChat
 from mcranker.cli import cli
 from mcranker.llm.chat import Capabilities
+from mcranker.llm.local.model_files import cache_folder
 from tests.support.loopback import clean_environment
 
 Run = Callable[..., Result]
@@ -62,7 +63,12 @@ class Connected:
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
-    """The model that every verb gets from now on."""
+    """The model that every verb gets from now on, and an empty cache but for downloaded models."""
+    models = cache_folder()
+    if not (linked := tmp_path / "cache" / "models").exists():
+        models.mkdir(parents=True, exist_ok=True)
+        linked.parent.mkdir(exist_ok=True)
+        linked.symlink_to(models)
     clean_environment(monkeypatch)
     monkeypatch.setenv("MCRANKER_MODEL", "openai:test")
     monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path / "cache"))
