@@ -63,12 +63,7 @@ class Connected:
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
-    """The model that every verb gets from now on, and an empty cache but for downloaded models."""
-    models = cache_folder()
-    if not (linked := tmp_path / "cache" / "models").exists():
-        models.mkdir(parents=True, exist_ok=True)
-        linked.parent.mkdir(exist_ok=True)
-        linked.symlink_to(models)
+    """The model that every verb gets from now on."""
     clean_environment(monkeypatch)
     monkeypatch.setenv("MCRANKER_MODEL", "openai:test")
     monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path / "cache"))
@@ -77,6 +72,15 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
     monkeypatch.setattr("mcranker.llm.models.connect", connected)
     monkeypatch.setattr("mcranker.cli.models.connect", connected)
     return connected
+
+
+def scripted_but_for_encoders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    """The same; encoders that are downloaded are downloaded once, for all tests."""
+    models = cache_folder()
+    models.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "models").symlink_to(models)
+    return scripted(monkeypatch, tmp_path)
 
 
 def invoke(*args: str | Path, **kwargs: Any) -> Result:
