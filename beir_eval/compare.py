@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, RunFolder
@@ -21,7 +22,7 @@ from personas.errors import SchemaError
 from personas.format import counted, p_text, signed
 from personas.io.lines import STDIN
 from personas.io.rankings import SUFFIXES, checked, read_rankings
-from personas.io.select import Grades, choose, grades_of
+from personas.io.select import choose, grades_of
 from personas.ranking.comparison import ComparedRuns, RankingComparison, setting_changes
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord, read_query
@@ -38,15 +39,17 @@ _SHOWN = 0.00005  # difference of two means that four decimals can show
 
 
 def compare_files(
-    before: str, after: str, *, query: str | None = None, grades: Grades | None = None, source: str
+    before: str, after: str, *, query: str | None = None, qrels: str | None = None
 ) -> RankingComparison:
-    """Compare saved rankings of a query; `query` names it where there are several."""
+    """Compare saved rankings of a query, which `query` names; `qrels` is a file of judgements."""
     if STDIN in (before, after):
         raise SchemaError("standard input cannot be compared; give files")
     was = _chosen(before, query)
     now = _chosen(after, query and (was.query.id or query))
-    judged = None if grades is None else grades_of(grades, now.query.id, source, now.ids)
-    return RankingComparison.of(was, now, grades=judged)
+    grades = None
+    if qrels is not None:
+        grades = grades_of(read_qrels(qrels), now.query.id, qrels, now.ids)
+    return RankingComparison.of(was, now, grades=grades)
 
 
 def _chosen(source: str, query: str | None) -> RankingRecord:

@@ -1,12 +1,4 @@
-"""Every error this package raises on purpose, as one tree; and checks of numbers that callers set.
-
-    BeirEvalError
-    ├── DatasetError    a data set that is not there, or a bad file of it (ValueError)
-    ├── RunFolderError  a run folder that is none, or does not fit what is asked (ValueError)
-    ├── SuiteError      a suite that is unknown, or a bad file of one (ValueError)
-    ├── MeasureError    a measure that does not exist or cannot be computed (ValueError)
-    ├── SettingError    an option with a value it cannot have (ValueError)
-    └── ExtraMissing    an optional package is not installed (ImportError)
+"""Every error this package raises on purpose, a `BeirEvalError`; and checks of numbers.
 
 Runs and their files raise `mcranker.RunError`. Errors about a file name it, and the line where
 there is one, as ``FILE:LINE``.

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
@@ -153,21 +153,21 @@ def build_examples(
     built = Built()
     total = sum(each.weight for each in recipe.sources)
     for source in recipe.sources:
-        left_out: Counter[str] = Counter()
         if source.kind == "chat":
-            pool = [*_chats(source, held_out, left_out)]
-            built.stage1 += pool
+            made = _chats(source, held_out)
         else:
-            maker = _Maker(source, corpora(source.passages), prompts, recipe.seed, held_out)
-            pool = []
-            for made in map(maker.examples, read_questions(source.questions)):
-                if isinstance(made, str):
-                    left_out[made] += 1
-                else:
-                    pool += made
+            made = _Maker(source, corpora(source.passages), prompts, recipe.seed).made(held_out)
+        pool, left_out = list[Example](), Counter[str]()
+        for each in made:
+            if isinstance(each, str):
+                left_out[each] += 1
+            else:
+                pool.append(each)
         if not pool:
             why = ", ".join(f"{number} {reason}" for reason, number in left_out.items())
             raise DatasetError(f"source {source.name!r} gives no example: {why or 'it is empty'}")
+        if source.kind == "chat":
+            built.stage1 += pool
         count = round(recipe.size * source.weight / total) if recipe.size else len(pool)
         built.counts.append(
             SourceCounts(source.name, source.kind, len(pool), count, dict(left_out))
@@ -217,44 +217,43 @@ class _Maker:
     passages: _Passages
     prompts: PromptSet
     seed: int
-    held_out: set[str]
 
-    def examples(self, question: Question) -> list[Example] | str:
-        """Return the examples of a question, or why there is none."""
-        kind = self.source.kind
-        if normalised(question.query.all_texts) in self.held_out:
-            return _IN_TEST
-        needed = kind == "answer" or self.source.relevant != "documents"
-        if needed and not question.golden_answers:
-            return "without a golden answer"
+    def made(self, held_out: set[str]) -> Iterator[Example | str]:
+        """Yield the examples of all questions, or why a question has none."""
+        needed = self.source.kind == "answer" or self.source.relevant != "documents"
+        for question in read_questions(self.source.questions):
+            if normalised(question.query.all_texts) in held_out:
+                yield _IN_TEST
+            elif needed and not question.golden_answers:
+                yield "without a golden answer"
+            else:
+                yield from self._of(question)
+
+    def _of(self, question: Question) -> Iterator[Example | str]:
+        kind, turns = self.source.kind, self.prompts.turns(question.turns)
         gold, others = self._divided(question)
         if not gold:
-            return "without a relevant passage"
-        turns = self.prompts.turns(question.turns)
-        if kind == "rank":
-            if not others:
-                return "without a passage that is not relevant"
+            yield "without a relevant passage"
+        elif kind == "rank" and not others:
+            yield "without a passage that is not relevant"
+        elif kind == "rank":
             prompt = "rag_rankrag_rank_turns" if turns else "rag_rankrag_rank"
-            values = {"query": question.text, "turns": turns}
-            return [
-                self._example(
-                    prompt, {**values, "passage_text": Name(each.text)}, f"{each is gold[0]}"
-                )
-                for each in (gold[0], *others[: self.source.negatives])
-            ]
-        context = [*gold[: PASSAGES if kind == "retrieve" else 1], *others][:PASSAGES]
-        _draw(self.seed, f"{self.source.name} {question.id}").shuffle(context)
-        shown = context_text(enumerate(context, 1), question.text, "rankrag", self.prompts)
-        values = {
-            "question": question.text,
-            "context": Own("\n\n".join(filter(None, (shown, turns)))),
-        }
-        if kind == "answer":
+            for each in (gold[0], *others[: self.source.negatives]):
+                values = {"query": question.text, "turns": turns, "passage_text": Name(each.text)}
+                yield self._example(prompt, values, f"{each is gold[0]}")
+        else:
+            context = [*gold[: PASSAGES if kind == "retrieve" else 1], *others][:PASSAGES]
+            _draw(self.seed, f"{self.source.name} {question.id}").shuffle(context)
+            shown = context_text(enumerate(context, 1), question.text, "rankrag", self.prompts)
+            own = Own("\n\n".join(filter(None, (shown, turns))))
             wanted = self.source.instruction or ("full" if turns else "short")
             prompt = "rag_answer_rankrag" + ("" if wanted == "short" else f"_{wanted}")
-            return [self._example(prompt, values, question.golden_answers[0])]
-        named = [f"Passage {number}" for number, each in enumerate(context, 1) if each in gold]
-        return [self._example("rag_rankrag_retrieve", values, ", ".join(named))]
+            said = question.golden_answers[0] if kind == "answer" else ""
+            if kind == "retrieve":
+                prompt = "rag_rankrag_retrieve"
+                places = (place for place, each in enumerate(context, 1) if each in gold)
+                said = ", ".join(f"Passage {place}" for place in places)
+            yield self._example(prompt, {"question": question.text, "context": own}, said)
 
     def _divided(self, question: Question) -> tuple[list[Chunk], list[Chunk]]:
         """Relevant passages, and those that are not though they are like the question."""
@@ -277,24 +276,22 @@ class _Maker:
 
     def _example(self, prompt: str, values: Mapping[str, str], completion: str) -> Example:
         turns = self.prompts[prompt].render(values)
-        return {
-            "prompt": [{"role": each.role, "content": each.text} for each in turns],
-            "completion": [{"role": "assistant", "content": completion}],
-            "source": self.source.name,
-            "kind": self.source.kind,
-        }
+        messages = [{"role": each.role, "content": each.text} for each in turns]
+        return _example(self.source, [*messages, {"role": "assistant", "content": completion}])
 
 
-def _chats(source: Source, held_out: set[str], left_out: Counter[str]) -> Iterator[Example]:
+def _chats(source: Source, held_out: set[str]) -> Iterator[Example | str]:
     for place, record in records(source.file):
         turns = messages_of(record, place, last="assistant")
         if len(turns) < 2:
             raise DatasetError(f'{place}: "messages" has a reply and nothing that it replies to')
-        if any(normalised(each["content"]) in held_out for each in turns[:-1]):
-            left_out[_IN_TEST] += 1
-            continue
-        about = {"source": source.name, "kind": source.kind}
-        yield {"prompt": turns[:-1], "completion": turns[-1:], **about}
+        tested = any(normalised(each["content"]) in held_out for each in turns[:-1])
+        yield _IN_TEST if tested else _example(source, turns)
+
+
+def _example(source: Source, turns: Sequence[Mapping[str, str]]) -> Example:
+    about = {"source": source.name, "kind": source.kind}
+    return {"prompt": [*turns[:-1]], "completion": [turns[-1]], **about}
 
 
 def _draw(seed: int, what: str) -> random.Random:

@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypedDict, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, get_args
 
 from pydantic import (
     BaseModel,
@@ -35,7 +35,6 @@ MOST_INSTRUCTION = 10_000  # characters
 LARGEST = 2**63 - 1  # whole numbers, either way: databases and JSON hold 64 bits
 HIGHEST_CONSTANT = 1_000_000.0  # for a missing score; sums of such scores stay exact
 
-RANK_TIES: Final = "average"  # of equal scores with ``ensemble="reciprocal_rank"``
 NO_YES = ("No", "Yes")  # the scale of two labels
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -385,14 +384,11 @@ class RankerConfig(BaseModel):
     def recorded(self, *, how: bool = True) -> dict[str, Any]:
         """Return all fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it; ``rank_ties`` was once an option. Without
-        `how`, fields of `HOW_NOT_WHAT` are left out.
+        ``scale`` is what the scoring scheme makes of it. Without `how`, fields of `HOW_NOT_WHAT`
+        are left out.
         """
         values = self.model_dump(mode="json", exclude=None if how else {*HOW_NOT_WHAT})
-        rule = self.rule
-        values["missing_constant"] = rule.constant
-        if rule.ensemble.ranks:
-            values["rank_ties"] = RANK_TIES
+        values["missing_constant"] = self.rule.constant
         if not self.instruction:
             del values["instruction"]
         return values if self.labels else {**values, "scale": self.top}
@@ -406,7 +402,6 @@ class RankerConfig(BaseModel):
             constant=min(self.missing_constant, float(self.top)),
             first_stage_weight=self.first_stage_weight,
             top=float(self.top),
-            rank_ties=RANK_TIES,
             assessor_top=float(self.scale),
         )
 

@@ -87,7 +87,7 @@ class Ranking(RankingRecord):
             InputError: the first stage is to have a share, and gave no score to a passage.
             MissingScoreError: a score is missing and ``missing_policy="fail"``.
         """
-        from mcranker.config import RANK_TIES, RankerConfig
+        from mcranker.config import RankerConfig
 
         ensemble = self.config.get("ensemble", "sum") if ensemble is None else ensemble
         options = {
@@ -99,16 +99,12 @@ class Ranking(RankingRecord):
         chosen = {name: value for name, value in options.items() if value is not None}
         checked = RankerConfig(**chosen).model_dump(mode="json", include=set(chosen))
         config = {**self.config, **checked}
-        if ensemble != self.config.get("ensemble", "sum"):
-            config["rank_ties"] = RANK_TIES
         if self.hits and self.was_judged and not self.personas:
             raise ConfigError(
                 f"a ranking by {self.ranker!r} has no personas' scores to be combined; "
                 "rank by a team, such as with MCRanker"
             )
         rule = Rule.of(config).for_columns(self.members, self.personas)
-        if not rule.ensemble.ranks:
-            config.pop("rank_ties", None)
         if rule.ensemble.asks:
             raise ConfigError(
                 f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "

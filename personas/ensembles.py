@@ -29,12 +29,6 @@ RRF_K = 60  # of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 20
 MissingPolicy = Literal["mean_of_team", "lowest", "constant"]
 """Substitutes for a missing score; a ranker may also refuse to go on without it (``fail``)."""
 
-RankTies = Literal["average", "min", "ordinal"]
-"""The rank of equal scores of a persona: the mean of the ranks that they share (2 and 3 become
-2.5), the first of them (2), or each its own in first-stage order. The paper does not say."""
-
-_RANK_TIES: Mapping[str, RankTies] = {"average": "average", "min": "min"}
-
 _POLICIES: Mapping[str, MissingPolicy] = {
     "lowest": "lowest",
     "constant": "constant",
@@ -64,7 +58,7 @@ class Ensemble:
         description: where the final score comes from; a sentence for reports.
         by_row: each row is combined by itself.
         asks: a model combines the scores; `combine` replaces it where it is not to be called.
-        ranks: `combine` ranks the passages persona by persona, and takes the keyword `rank_ties`.
+        ranks: `combine` ranks the passages persona by persona, equal scores alike.
     """
 
     name: str
@@ -84,7 +78,6 @@ class Rule:
     constant: float = 0.0
     first_stage_weight: float = 0.0
     top: float = 0.0
-    rank_ties: RankTies = "average"
     assessor_top: float = 0.0
     weights: tuple[float, ...] = ()
 
@@ -97,7 +90,6 @@ class Rule:
             constant=_number(config.get("missing_constant")),
             first_stage_weight=min(_number(config.get("first_stage_weight")), 1.0),
             top=highest_score(config) or 0.0,
-            rank_ties=_RANK_TIES.get(str(config.get("rank_ties")), "ordinal"),
             assessor_top=_number(config.get("scale")),
         )
 
@@ -133,9 +125,7 @@ class Rule:
     def keeps_order(self) -> bool:
         """True if the order of passages with equal scores can show in more than final ties."""
         ensemble = self.ensemble
-        if ensemble.ranks:
-            return self.rank_ties == "ordinal"
-        return not (ensemble.by_row or ensemble.asks)
+        return not (ensemble.by_row or ensemble.asks or ensemble.ranks)
 
     def final(
         self,
@@ -204,9 +194,7 @@ class Rule:
         if self.weights_problem:
             raise PersonasError(self.weights_problem)
         filled = self.weigh(self.filled(values))
-        options = {"rank_ties": self.rank_ties} if self.ensemble.ranks else {}
-        found = self.ensemble.combine(filled, **options)
-        combined = np.asarray(found, dtype=np.float64)
+        combined = np.asarray(self.ensemble.combine(filled), dtype=np.float64)
         if combined.shape != (len(values),) or not np.isfinite(combined).all():
             raise PersonasError(
                 f"the ensemble {self.ensemble.name!r} gave an array of shape {combined.shape} for "
@@ -283,15 +271,16 @@ def score_sum(values: Matrix) -> Matrix:
     return np.array(sums, dtype=np.float64)
 
 
-def reciprocal_rank(
-    values: Matrix, rank_ties: RankTies = "average", *, constant: float = 0.0
-) -> Matrix:
-    """Sum over the personas of 1 / (constant + rank), ranks from 1 (Eq. 4, middle, with 0)."""
+def reciprocal_rank(values: Matrix, *, constant: float = 0.0) -> Matrix:
+    """Sum over the personas of 1 / (constant + rank), ranks from 1 (Eq. 4, middle, with 0).
+
+    Equal scores of a persona have the mean of the ranks that they share: the paper does not say.
+    """
     import numpy as np
 
     if not values.shape[1]:
         return np.zeros(len(values))
-    ranks = np.stack([_ranks(scores, rank_ties) for scores in values.T], axis=1)
+    ranks = np.stack([_ranks(scores) for scores in values.T], axis=1)
     return score_sum(1.0 / (constant + ranks))
 
 
@@ -307,17 +296,12 @@ def descending(scores: Matrix) -> NDArray[np.intp]:
     return np.argsort(-scores, kind="stable")
 
 
-def _ranks(scores: Matrix, ties: RankTies) -> Matrix:
-    """Ranks from 1 by falling score; equal ones as `ties` says."""
+def _ranks(scores: Matrix) -> Matrix:
+    """Ranks from 1 by falling score; equal ones have the mean of the ranks that they share."""
     import numpy as np
 
-    if ties == "ordinal":
-        ranks = np.empty(len(scores))
-        ranks[descending(scores)] = np.arange(1, len(scores) + 1)
-        return ranks
     _, level, tied = np.unique(-scores, return_inverse=True, return_counts=True)
-    first = np.cumsum(tied) - tied + 1.0
-    shared = first if ties == "min" else first + (tied - 1) / 2
+    shared = np.cumsum(tied) - (tied - 1) / 2
     return np.asarray(shared[level], dtype=np.float64)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from mcranker import MCRanker, RankerConfig
 from mcranker.errors import InputError
 from mcranker.estimate import EXPLANATION, Estimate, Estimator
 from mcranker.llm.limits.budget import Budget
-from mcranker.llm.models import NO_MODELS, LedgerSpec, ModelSpec, connect_roles, limited
+from mcranker.llm.models import NO_MODELS, connect_roles, limited
 from mcranker.method.ask import Asking
 from mcranker.rag.result import RAGResult
 from mcranker.runtime.service import dispatch
@@ -34,6 +34,8 @@ from personas.ranking.usage import UsageTable
 _ANSWER = ("text", "answer", "response", "prediction", "pred", "output")
 _PASSAGES = ("context", "contexts", "passages", "retrieved_contexts", "retrieval_result")
 _OF_PASSAGE = ("text", "contents", "passage")
+_CONNECTION = ("model", "base_url", "api_key", "ledger")
+"""Options of judges that are no fields of `RankerConfig`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ async def judges_of(
 ) -> AsyncIterator[dict[str, AnswerJudge]]:
     """Make judges by name, for the time of the block."""
     made = {name: judge_of(name) for name in names}
+    usage = UsageTable() if usage is None else usage
     if budget is None:
         budget = Budget(**{key: options.get(key) for key in ("max_calls", "max_cost")})
     async with AsyncExitStack() as stack:
@@ -122,34 +125,19 @@ async def judges_of(
                 made[name] = replace(judge, find=find, by=by, asked_model=model)
             elif judge.asks:
                 if asking is None:
-                    connected = asking_by(usage=usage, budget=budget, **options)
-                    asking = await stack.enter_async_context(connected)
+                    where = {key: options[key] for key in _CONNECTION if key in options}
+                    config = RankerConfig(**{k: options[k] for k in options if k not in where})
+                    models = connect_roles(where.pop("model", None), config=config, **where)
+                    stack.push_async_callback(models.aclose)
+                    asking = Asking(
+                        model=limited(models, budget).scoring,
+                        config=config,
+                        prompts=PromptSet.load(config.prompts),
+                        usage=usage,
+                        stage="judge",
+                    )
                 made[name] = replace(judge, by=asking, asked_model=asking.model.name)
         yield made
-
-
-@asynccontextmanager
-async def asking_by(
-    *,
-    model: ModelSpec = None,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    ledger: LedgerSpec = "default",
-    usage: UsageTable | None = None,
-    budget: Budget | None = None,
-    **options: Any,
-) -> AsyncIterator[Asking]:
-    """Connect a model that judges or writes questions, for the time of the block."""
-    config = RankerConfig(**options)
-    where: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "ledger": ledger}
-    async with aclosing(connect_roles(model, config=config, **where)) as models:
-        yield Asking(
-            model=(models if budget is None else limited(models, budget)).scoring,
-            config=config,
-            prompts=PromptSet.load(config.prompts),
-            usage=UsageTable() if usage is None else usage,
-            stage="judge",
-        )
 
 
 async def judged(

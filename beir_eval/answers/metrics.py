@@ -153,12 +153,13 @@ def judge_metrics(
                 of_question.setdefault(question, []).append(found.value)
                 if found.why:
                     failed[question] = found.why
+            if found.undefined:
+                continue
             if found.value is None or found.why:
-                open_ |= set() if found.undefined else {question}
-            if not found.undefined:
-                sure = found.value is not None and not found.why
-                value = scale if not sure else (found.value, found.value)
-                ends.setdefault(question, []).append(value)  # type: ignore[arg-type]  # numbers
+                open_.add(question)
+                ends.setdefault(question, []).append(scale)
+            else:
+                ends.setdefault(question, []).append((found.value, found.value))
         means.append(statistics.fmean(values) if values else None)
     questions = {each: statistics.fmean(found) for each, found in of_question.items()}
     undefined = sum(each.undefined for each in lacking)

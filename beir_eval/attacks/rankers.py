@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from beir_eval.attacks.texts import Attacks, Piece, Target, Trial, erased, trials_of
-from beir_eval.experiment.ranker_cell import make_ranker
+from beir_eval.experiment.ranker_cell import connected
 from beir_eval.measures.metrics import Evaluator
 from beir_eval.measures.values import Values
 from mcranker.errors import (
@@ -176,8 +176,8 @@ class Campaign:
         async with AsyncExitStack() as stack:
 
             async def make(**more: Any) -> Ranker:
-                made = await stack.enter_async_context(make_ranker(name, {**options, **more}))
-                return made.within(self.budget) if self.budget.limited else made
+                made = connected(name, {**options, **more}, self.budget)
+                return await stack.enter_async_context(made)
 
             ranker = await make()
             judge = ranker.models.scoring

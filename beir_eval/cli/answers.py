@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from rich.text import Text
+from rich.console import Console
 
 from beir_eval.answers.judges import JUDGES, judge_of, names_of
 from beir_eval.answers.judging import (
@@ -23,33 +23,22 @@ from beir_eval.answers.judging import (
 )
 from beir_eval.answers.metrics import JudgeMetrics, judge_metrics
 from beir_eval.answers.questions import read_questions
+from beir_eval.cli.flags import names_flag, print_lines
 from beir_eval.measures.values import Values
 from beir_eval.rankrag import build_examples, read_recipe
 from beir_eval.report.warnings import flaw_notices
+from mcranker.cli.flags import Reads, Verb, Writes, flag, output_flag
 from mcranker.cli.invocation import Invocation, run_loop, say, skip_note
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.output import (
-    DONE,
-    MISSING_SCORES,
-    as_flags,
-    output,
-    present,
-    print_line,
-    saying_where,
-)
+from mcranker.cli.output import DONE, MISSING_SCORES, as_flags, output, present, saying_where
 from mcranker.cli.progress import Tracker, fetch_models, in_order
-from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.rankers.keys import needed_models
 from personas import PromptSet
 from personas.console import names, numbers, table
-from personas.console import names as name_column
 from personas.format import counted
 from personas.ranking.usage import UsageTable
-from personas.sanitize import json_text, plain
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from personas.sanitize import json_text
 
 DEFAULT = "exact_match,f1,accuracy"
 MODEL_FLAGS = ("model", "base_url", "ledger", "max_cost", "config", "option")
@@ -57,19 +46,19 @@ MODEL_FLAGS = ("model", "base_url", "ledger", "max_cost", "config", "option")
 
 def _judge_answers(ctx: click.Context) -> int:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
-    names, roles = names_of(params["judges"].split(",")), {*MODEL_OPTIONS} - {"model"}
+    chosen, roles = names_of(params["judges"]), {*MODEL_OPTIONS} - {"model"}
     given = given_options(ctx, default=None, without=roles, what="a model that is asked in words")
     invocation.doing("reading answers")
     questions = read_questions(params["questions"]) if params["questions"] else ()
     answers = read_answers(params["file"], questions)
-    check_answers(answers, names)
-    if any(judge_of(name).asks for name in names):
+    check_answers(answers, chosen)
+    if any(judge_of(name).asks for name in chosen):
         fetch_models(needed_models([("mcranker", given.options)]), quiet=params["quiet"])
     usage, rows = UsageTable(), list[JudgedAnswer]()
 
     async def judge() -> str:
         tracker = Tracker("judging", len(answers), unit="answers")
-        async with judges_of(names, usage=usage, **given.options) as judges:
+        async with judges_of(chosen, usage=usage, **given.options) as judges:
             await in_order(ctx, judged(answers, judges), rows.append, tracker)
             return next(filter(None, (each.asked_model for each in judges.values())), "")
 
@@ -78,13 +67,13 @@ def _judge_answers(ctx: click.Context) -> int:
         if params["out"] is not None:
             write("".join(f"{json_text(row_of(row))}\n" for row in rows))
     judged_by = [(str(row.place), row.judgements) for row in rows]
-    found = {name: judge_metrics([judged_by], name) for name in names}
+    found = {name: judge_metrics([judged_by], name) for name in chosen}
     writers = frozenset[str]().union(*(each.models for each in answers))
     values = {
         name: each.as_values(name, model, own=model in writers) for name, each in found.items()
     }
     warned = [each.sentence for each in flaw_notices(values.items())]
-    records = [_as_dict(each, values[name]) for name, each in found.items()]
+    records = [_record(each, values[name]) for name, each in found.items()]
     return present(
         ctx,
         lambda console: _show(console, records, len(rows), warned),
@@ -97,7 +86,7 @@ def _judge_answers(ctx: click.Context) -> int:
     )
 
 
-def _as_dict(found: JudgeMetrics, values: Values) -> dict[str, Any]:
+def _record(found: JudgeMetrics, values: Values) -> dict[str, Any]:
     several = len(values.of) > 1
     return {
         "judge": values.measure,
@@ -116,15 +105,14 @@ def _show(
         low, high = each["scale"]
         ends = each["interval"]
         span = "" if ends is None else f"{ends['low']:.4f} to {ends['high']:.4f}"
-        numbers = ("" if each[key] is None else f"{each[key]:.4f}" for key in ("mean", "spread"))
+        values = ("" if each[key] is None else f"{each[key]:.4f}" for key in ("mean", "spread"))
         counts = (f"{each[key]:,}" for key in ("values", "missing", "undefined"))
-        rows.append((each["judge"], f"{low:g} to {high:g}", *numbers, span, *counts))
+        rows.append((each["judge"], f"{low:g} to {high:g}", *values, span, *counts))
         for why, number in [*each["reasons"].items()][:3]:
             lines.append(f"{each['judge']}: {counted(number, 'answer')}: {as_flags(why)}")
     headings = ("scale", "mean", "SD", "95% interval", "values", "missing", "undefined")
-    console.print(table([name_column("judge"), *headings], rows))
-    for line in lines:
-        console.print(Text(plain(line)), soft_wrap=True)
+    console.print(table([names("judge"), *headings], rows))
+    print_lines(console, lines)
     for sentence in warned:
         say(f"warning: {sentence}")
 
@@ -134,7 +122,7 @@ JUDGE_ANSWERS = Verb(
     _judge_answers,
     params=[
         click.Argument(["file"], type=Reads(), metavar="FILE.jsonl"),
-        flag("--judges", f"Some of {', '.join(JUDGES)}.", default=DEFAULT, metavar="NAME,NAME,..."),
+        names_flag("--judges", f"Some of {', '.join(JUDGES)}.", DEFAULT),
         flag("--questions", "Questions with golden answers: JSONL, by id.", type=Reads()),
         *option_flags(*MODEL_FLAGS),
         output_flag("judges, answers, model, calls, warnings"),
@@ -167,19 +155,20 @@ def _rankrag(ctx: click.Context) -> int:
         with output(str(out / name)) as write:
             for each in examples:
                 write(f"{json_text(each)}\n")
-    columns = [names("source"), names("kind"), *numbers("examples", "in stage II", "left out")]
-    rows = [
-        (one.source, one.kind, f"{one.made:,}", f"{one.drawn:,}", f"{sum(one.left_out.values()):,}")
-        for one in built.counts
-    ]
-    sources = [asdict(each) for each in built.counts]
-    code = present(ctx, lambda console: console.print(table(columns, rows)), sources=sources)
-    if params["output"] != "json":
-        reasons: Counter[str] = sum((Counter(each.left_out) for each in built.counts), Counter())
-        for why, number in reasons.items():
-            print_line(f"{counted(number, 'question')} left out: {why}")
-        print_line(f"{len(built.stage1):,} and {len(built.stage2):,} examples are in {out}")
-    return code
+
+    def show(console: Console) -> None:
+        rows, reasons = [], Counter[str]()
+        for each in built.counts:
+            counts = (each.made, each.drawn, sum(each.left_out.values()))
+            rows.append((each.source, each.kind, *(f"{number:,}" for number in counts)))
+            reasons.update(each.left_out)
+        headings = numbers("examples", "in stage II", "left out")
+        console.print(table([names("source"), names("kind"), *headings], rows))
+        lines = [f"{counted(count, 'question')} left out: {why}" for why, count in reasons.items()]
+        made = f"{len(built.stage1):,} and {len(built.stage2):,} examples are in {out}"
+        print_lines(console, [*lines, made])
+
+    return present(ctx, show, sources=[asdict(each) for each in built.counts])
 
 
 RANKRAG = Verb(

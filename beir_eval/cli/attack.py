@@ -6,40 +6,31 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.console import Console
 from rich.text import Text
 
 from beir_eval.attacks.rankers import DEFENCES, AttackResult, Campaign
 from beir_eval.attacks.texts import Attacks, load_attacks, targets_of
-from beir_eval.cli.flags import count_flag, dataset_argument
+from beir_eval.cli.flags import count_flag, dataset_argument, names_flag, split_flag
 from beir_eval.errors import SettingError
 from beir_eval.experiment.cell import Plan
 from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.suite import DatasetSpec, Suite
 from beir_eval.experiment.suite_form import hint
+from mcranker.cli.flags import Reads, Verb, Writes, dry_run_flag, flag, output_flag
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.output import (
-    DONE,
-    MISSING_SCORES,
-    Failure,
-    output,
-    present,
-    saying_where,
-)
+from mcranker.cli.output import DONE, MISSING_SCORES, Failure, output, present, saying_where
 from mcranker.cli.progress import Tracker, check_local_models, fetch_models, showing
 from mcranker.cli.results import show_estimates
-from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget
 from personas.console import numbers, table
 from personas.format import counted, optional, signed
 from personas.sanitize import json_text, plain
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _NOTE = (
     "rise: ranks over the clean passage, mean over queries; net: over the passage with harmless "
@@ -72,10 +63,9 @@ def _attack(ctx: click.Context) -> int:
     with saying_where(options.ledger):
         found = run_loop(partial(_all, ctx, campaign, pairs))
         if given["out"] is not None:
+            rows = ({**each.names, **row} for each in found for row in each.rows)
             with output(given["out"]) as write:
-                for each in found:
-                    for row in each.rows:
-                        write(f"{json_text({**each.names, **row})}\n")
+                write("".join(f"{json_text(row)}\n" for row in rows))
     return _show(ctx, attacks, prepared.qrels, found)
 
 
@@ -96,14 +86,13 @@ async def _all(
 
 
 def _dry_run(ctx: click.Context, campaign: Campaign, pairs: Sequence[tuple[str, str]]) -> int:
-    async def count() -> list[tuple[dict[str, str], Estimate]]:
-        found = [(*pair, await campaign.estimate(*pair)) for pair in pairs]
-        return [
-            ({"ranker": name, "defence": defence}, each) for name, defence, each in found if each
-        ]
+    async def estimates() -> list[Estimate | None]:
+        return [await campaign.estimate(*pair) for pair in pairs]
 
+    found = zip(pairs, run_loop(estimates), strict=True)
+    rows = [({"ranker": name, "defence": of}, each) for (name, of), each in found if each]
     note = "A defence that does not go with a ranker is left out."
-    return show_estimates(ctx, ["ranker", "defence"], run_loop(count), note)
+    return show_estimates(ctx, ["ranker", "defence"], rows, note)
 
 
 def _show(
@@ -113,11 +102,11 @@ def _show(
     found: list[AttackResult],
 ) -> int:
     without = {each.ranker: each for each in found if each.defence == "none"}
-    left_out = {f"{each.ranker}, {each.defence}": each.left_out for each in found if each.left_out}
+    left_out = [each for each in found if each.left_out]
     results: dict[str, Any] = {
         "figures": [row for each in found for row in each.figures()],
         "drift": [each.drift(without[each.ranker], qrels) for each in found],
-        "left_out": [f"left out: {name}: {why}" for name, why in left_out.items()],
+        "left_out": [f"left out: {x.ranker}, {x.defence}: {x.left_out}" for x in left_out],
     }
     said = []
     if missing := sum(row["missing"] for row in results["figures"]):
@@ -179,39 +168,23 @@ def _share(figure: dict[str, Any]) -> str:
     return f"{figure['sum']:.0f}/{figure['count']}" if figure["count"] else ""
 
 
-def _names(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
-
-
-_names_flag = partial(flag, callback=_names, metavar="NAME,NAME,...")
-
 command = Verb(
     "attack",
     _attack,
     params=[
         dataset_argument("NAME|FOLDER"),
-        _names_flag("--ranker", "Rankers, with commas; --options lists them.", default="mcranker"),
+        names_flag("--ranker", "Rankers; --options lists them.", "mcranker"),
         count_flag("queries", 20, "Queries, drawn by the seed."),
-        flag(
-            "--seed", "Another number draws other queries, passages and texts.", type=int, default=0
-        ),
+        flag("--seed", "Draws queries, passages and texts.", type=int, default=0),
         count_flag("depth passages", 20, "Passages a query that BM25 hands over."),
-        flag("--split", "Which judgements.", default="test", metavar="NAME"),
-        flag(
-            "--attacks",
-            "Ids, or numbers of classes, of those wanted; all without.",
-            default="",
-            callback=_names,
-            metavar="ID|N,...",
-        ),
+        split_flag(),
+        names_flag("--attacks", "Ids, or numbers of classes; all without.", metavar="ID|N,..."),
         flag("--attacks-file", "Attacks of your own, in TOML.", type=Reads()),
-        _names_flag(
-            "--defences", f"Some of {', '.join(DEFENCES)}, each beside none.", default="none"
-        ),
+        names_flag("--defences", f"Some of {', '.join(DEFENCES)}, each beside none.", "none"),
         *option_flags(without=("ranker", "depth")),
         output_flag("figures, drift, left_out"),
         flag("--out", "Write each trial there, a JSON line each.", type=Writes()),
-        flag("--dry-run", "Show the number of calls instead; nothing is sent.", is_flag=True),
+        dry_run_flag(),
     ],
     help="""Measure how far rankers resist the texts they read.
 

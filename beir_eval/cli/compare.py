@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
+from beir_eval.cli.flags import count_flag, html_flag, is_given, qrels_flag
 from beir_eval.compare import FIRST_STAGE_NAME, compare_files, compare_run_folders
-from beir_eval.data.datasets import read_qrels
+from mcranker.cli.flags import Reads, Verb, flag, output_flag, refuse, refuse_page
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, present
-from mcranker.cli.verb import Reads, Verb, flag, output_flag, refuse_page
 from mcranker.paths import is_file, is_folder
 from personas.io.atomic import write_whole
 from personas.io.lines import STDIN
 from personas.io.rankings import SUFFIXES
-from personas.report.comparison import render_comparison, show_comparison
-
-if TYPE_CHECKING:
-    from personas.report.comparison import Compared
+from personas.report.comparison import Compared, render_comparison, show_comparison
 
 
 def _compare(ctx: click.Context) -> int:
@@ -39,22 +33,19 @@ def _compare(ctx: click.Context) -> int:
         )
     found: Compared
     if all(stored):
-        for option in ("measure", "queries"):
-            if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"--{option} goes with runs; leave it out", ctx)
-        grades = None if given["qrels"] is None else read_qrels(given["qrels"])
-        source = given["qrels"] or ""
-        found = compare_files(before, after, query=given["query"], grades=grades, source=source)
+        names = ("measure", "queries")
+        unfit = "--{} goes with runs; leave it out".format
+        refuse(ctx, *((is_given(ctx, each), unfit(each)) for each in names))
+        found = compare_files(before, after, query=given["query"], qrels=given["qrels"])
     else:
-        if given["qrels"]:
-            raise click.UsageError("run folders bring their own judgements; leave out --qrels", ctx)
+        refuse(ctx, (given["qrels"], "run folders bring their own judgements; leave out --qrels"))
         options = {"measure": given["measure"], "top": given["queries"], "query": given["query"]}
         found = compare_run_folders(before, after, **options)
     if given["html"] is None:
         shown = partial(show_comparison, found=found, top=given["passages"])
         return present(ctx, shown, comparison=found.to_dict())
-    names = [Path(name).name or name for name in sources]
-    page = render_comparison(found, before=names[0], after=names[1], footer=footer(ctx))
+    one, other = (Path(name).name or name for name in sources)
+    page = render_comparison(found, before=one, after=other, footer=footer(ctx))
     write_whole(given["html"], page)
     say(f"the page is {given['html']}")
     return DONE
@@ -79,20 +70,10 @@ command = Verb(
     params=[
         click.Argument(["before"], type=Reads(), metavar="BEFORE"),
         click.Argument(["after"], type=Reads(), metavar="AFTER"),
-        flag(
-            "--query",
-            "The query to explain, by its id or, of saved rankings, its number. Of runs, without: "
-            "those that changed most.",
-            metavar="ID|NUMBER",
-        ),
+        flag("--query", "Query to explain; of runs, else the most changed.", metavar="ID|NUMBER"),
         count_flag("queries", 5, "Queries of runs to explain."),
         count_flag("passages", 10, "Passages to list of each query: those that moved most."),
-        flag(
-            "--measure",
-            "Measure to compare runs by, as ir-measures writes it.",
-            default="nDCG@10",
-            metavar="NAME",
-        ),
+        flag("--measure", "Measure to compare runs by.", default="nDCG@10", metavar="NAME"),
         qrels_flag(" Of saved rankings; run folders have their own."),
         output_flag("comparison"),
         html_flag(),

@@ -6,33 +6,28 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.core import ParameterSource
+from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from beir_eval.cli.flags import judgement_flags, measures_flag
+from beir_eval.cli.flags import is_given, measures_flag, print_lines, qrels_flag, split_flag
 from beir_eval.data.datasets import judging_model, read_qrels
+from beir_eval.data.load import load
 from beir_eval.experiment.run_folder import RANKINGS, RunFolder
 from beir_eval.measures.metrics import Evaluation, ceiling, evaluate, measure_names
 from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.measures.values import LEVEL, Values, compare_runs
 from beir_eval.report.load import flawed, ties_of_rankings
 from beir_eval.report.tables import NOTHING, interval, p_text
+from mcranker.cli.flags import Verb, flag, output_flag, refuse
 from mcranker.cli.invocation import say
 from mcranker.cli.output import present
-from mcranker.cli.verb import Verb, flag, output_flag
-from mcranker.inputs.trec import read_trec, with_ties
+from mcranker.inputs.trec import Run, read_trec, with_ties
 from personas.console import numbers, table
 from personas.format import counted
-from personas.sanitize import plain
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from mcranker.inputs.trec import Run
 
 Qrels = Mapping[str, Mapping[str, int]]
 SHOWN_IDS = 5
@@ -43,16 +38,19 @@ def _evaluate(ctx: click.Context) -> int:
     given = ctx.params
     measures = measure_names(given["measures"])
     evaluate({}, {"query": {"document": 1}}, measures)  # a bad name is an error before the work
-    qrels, judge = _qrels(given)
-    evaluations: dict[str, Evaluation] = {}
-    values: dict[str, dict[str, Values]] = {each: {} for each in measures}
+    qrels: Qrels
+    if given["qrels"] is not None:
+        qrels, judge = read_qrels(given["qrels"]), judging_model(given["qrels"])
+    else:
+        dataset = load(given["dataset"], split=given["split"])
+        qrels, judge = dataset.qrels, dataset.by_model
+    evaluations, values = dict[str, Evaluation](), dict[str, dict[str, Values]]()
     for name, path in names.items():
         run = read_trec(Path(path, "run.trec") if Path(path).is_dir() else path)
         evaluations[name] = evaluate(run, qrels, measures)
         _warn_of_strangers(name, run, qrels)
-        for measure, found in _values(Path(path), run, qrels, evaluations[name], judge).items():
-            values[measure][name] = found
-    record = _record(given, evaluations, values)
+        values[name] = _values(Path(path), run, qrels, evaluations[name], judge)
+    record = _record(evaluations, values, compare=given["compare"])
     return present(ctx, lambda console: _show(console, record), evaluation=record)
 
 
@@ -62,7 +60,7 @@ def _values(
     """Measure -> values of a run, with what its folder says of ties and of what is missing."""
     tied = {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
     depth = max(map(len, run.values()), default=0)
-    metrics, folder = None, None
+    metrics, folder, empty = None, None, set(evaluation.missing_queries)
     if (path / "manifest.json").exists():
         folder = RunFolder.open(path)
         metrics, data = folder.metrics(), folder.data()
@@ -77,23 +75,23 @@ def _values(
             measure,
             total=mean,
             lots=lots[measure],
-            empty=len(evaluation.missing_queries),
+            empty=len(empty),
             depth=depth,
             judge=judge,
         )
         if folder and metrics:
             of = flawed(of, metrics, folder, qrels, ceiling(data.first_stage(), qrels, measure))
-            of = replace(of, empty=len(set(evaluation.missing_queries) - of.failed.keys()))
+            of = replace(of, empty=len(empty - of.failed.keys()))
         found[measure] = of
     return found
 
 
 def _warn_of_strangers(name: str, run: Run, qrels: Qrels) -> None:
     """Warn of a run that shares no query, or no document, with the judgements."""
-    common = [query_id for query_id in run if qrels.get(query_id)]
     if not run:
         say(f"warning: {name}: there is no line of a run in it")
         return
+    common = [query_id for query_id in run if qrels.get(query_id)]
     theirs, ours, what = next(iter(run)), next(iter(qrels)), "queries"
     if common:
         if any(doc_id in qrels[query_id] for query_id in common for doc_id, _ in run[query_id]):
@@ -108,33 +106,26 @@ def _warn_of_strangers(name: str, run: Run, qrels: Qrels) -> None:
 def _checked_names(ctx: click.Context) -> dict[str, str]:
     """Check the flags; return name -> path of every run: short names where they differ."""
     given, paths = ctx.params, ctx.params["runs"]
-    if (given["qrels"] is None) == (given["dataset"] is None):
-        raise click.UsageError("say what to measure by: --qrels FILE or --dataset NAME", ctx)
-    by_split = ctx.get_parameter_source("split") is ParameterSource.COMMANDLINE
-    if by_split and not given["dataset"]:
-        raise click.UsageError("--split goes with --dataset; give both", ctx)
-    if given["compare"] and len(paths) < 2:
-        raise click.UsageError("--compare takes two or more runs; the first is the baseline", ctx)
-    if twice := [path for place, path in enumerate(paths) if path in paths[:place]]:
-        raise click.UsageError(f"the run {twice[0]!r} is given twice", ctx)
+    by_file, by_name = given["qrels"] is not None, given["dataset"] is not None
+    twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
+    no_judgements = "say what to measure by: --qrels FILE or --dataset NAME"
+    too_few = "--compare takes two or more runs; the first is the baseline"
+    refuse(
+        ctx,
+        (by_file == by_name, no_judgements),
+        (is_given(ctx, "split") and not by_name, "--split goes with --dataset; give both"),
+        (given["compare"] and len(paths) < 2, too_few),
+        (twice is not None, f"the run {twice!r} is given twice"),
+    )
     short = [Path(path).stem for path in paths]
     return dict(zip(short if len(set(short)) == len(short) else paths, paths, strict=True))
 
 
-def _qrels(given: Mapping[str, Any]) -> tuple[Qrels, str]:
-    """The judgements, and the model that made them, if it was one."""
-    if given["qrels"] is not None:
-        return read_qrels(given["qrels"]), judging_model(given["qrels"])
-    from beir_eval.data.load import load
-
-    dataset = load(given["dataset"], split=given["split"])
-    return dataset.qrels, dataset.by_model
-
-
 def _record(
-    given: Mapping[str, Any],
     evaluations: Mapping[str, Evaluation],
     values: Mapping[str, Mapping[str, Values]],
+    *,
+    compare: bool,
 ) -> dict[str, Any]:
     """Everything that the verb shows, as ``--output json`` has it."""
     baseline, first = next(iter(evaluations.items()))
@@ -142,11 +133,13 @@ def _record(
     record: dict[str, Any] = {"measures": list(first.means), "judged_queries": judged}
     record |= {"level": LEVEL, "runs": []}
     compared = {}
-    if given["compare"]:
+    if compare:
         record["baseline"] = baseline
-        compared = {x: compare_runs({x: of}, baseline)[x] for x, of in values.items()}
+        for measure in first.means:
+            of_measure = {name: own[measure] for name, own in values.items()}
+            compared[measure] = compare_runs({"": of_measure}, baseline)[""]
     for name, each in evaluations.items():
-        own = {measure: of[name] for measure, of in values.items()}
+        own = values[name]
         run = {
             "run": name,
             "means": each.means,
@@ -160,7 +153,7 @@ def _record(
             ],
             "per_query": each.per_query,
         }
-        if given["compare"] and name != baseline:
+        if compare and name != baseline:
             unknown = {} if judged > 1 else {"interval": None}
             run["compared"] = {x: asdict(of[name]) | unknown for x, of in compared.items()}
         record["runs"].append(run)
@@ -197,8 +190,7 @@ def _show(console: Console, record: Mapping[str, Any]) -> None:
             notes.append(f"{run['run']}: {count} no results (taken as an empty list): {shown}")
         # Queries without results are in the line above.
         notes += (f"{run['run']}: {x['said']}." for x in run["flaws"] if x["kind"] != "empty")
-    for line in dict.fromkeys(notes):
-        console.print(Text(plain(line)), style="yellow", soft_wrap=True)
+    print_lines(console, dict.fromkeys(notes), style="yellow")
 
 
 command = Verb(
@@ -206,11 +198,11 @@ command = Verb(
     _evaluate,
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUN..."),
-        *judgement_flags(),
+        qrels_flag(),
+        flag("--dataset", "Take the judgements of this data set.", metavar="NAME|FOLDER"),
+        split_flag("Which judgements of --dataset."),
         measures_flag(),
-        flag(
-            "--compare", "Test every other run against the first one, query by query.", is_flag=True
-        ),
+        flag("--compare", "Test every other run against the first one.", is_flag=True),
         output_flag("evaluation"),
     ],
     help="""Measure TREC runs by judgements, and test whether their differences may be chance.

@@ -7,46 +7,44 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from rich.text import Text
+from rich.console import Console
 
 from beir_eval.cli.flags import (
+    ENGINES,
+    choice_flag,
     count_flag,
     dataset_argument,
     measures_flag,
     no_cache_flag,
+    print_lines,
+    split_flag,
 )
 from beir_eval.data.first_stage import FirstStage, find
 from beir_eval.data.load import load
 from beir_eval.errors import ExtraMissing
 from beir_eval.measures.metrics import evaluate, measure_names
+from mcranker.cli.flags import Reads, Verb, Writes, flag, output_flag, refuse
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import present
-from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.inputs.trec import Run, read_trec, write_trec
 from personas.console import names, numbers, table
 from personas.format import counted
-from personas.sanitize import plain
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def _retrieve(ctx: click.Context) -> int:
     given = ctx.params
-    options = ("engine", "depth", "k1", "b")
-    stage = FirstStage(**{name: given[name] for name in options})
+    stage = FirstStage(given["engine"], given["depth"], given["k1"], given["b"])
     measures = measure_names(given["measures"])
     evaluate({}, {"query": {"document": 1}}, measures)  # a bad name is an error before the work
     with ctx.ensure_object(Invocation).noting(not given["quiet"]):
         dataset = load(given["dataset"], split=given["split"])
         run = find(dataset, stage, cache=not given["no_cache"])
         evaluation = evaluate(run, dataset.qrels, measures)
-    note = stage.note()
+    note, found = stage.note(), sum(map(len, run.values()))
     write_trec(run, given["out"], note.name.split()[0])
     record = {
         "dataset": dataset.name,
@@ -54,28 +52,23 @@ def _retrieve(ctx: click.Context) -> int:
         "first_stage": {"name": note.name, **note.settings, "depth": stage.depth},
         "documents": len(dataset.corpus),
         "queries": len(run),
-        "found": sum(map(len, run.values())),
+        "found": found,
         "missing_queries": list(evaluation.missing_queries),
         "measures": dict(evaluation.means),
     }
 
     def show(console: Console) -> None:
-        found = (
-            f"{counted(record['found'], 'document')} for {counted(len(run), 'query', 'queries')}"
-        )
-        lines = [dataset.description, f"{note.name}: {found}, in {given['out']}"]
+        counts = f"{counted(found, 'document')} for {counted(len(run), 'query', 'queries')}"
+        lines = [dataset.description, f"{note.name}: {counts}, in {given['out']}"]
         if missing := len(evaluation.missing_queries):
             words = counted(missing, "judged query", "judged queries")
             lines.append(f"Nothing was found for {words}; they count 0.")
-        for line in lines:
-            console.print(Text(plain(line)), soft_wrap=True)
+        print_lines(console, lines)
         rows = ((measure, f"{value:.4f}") for measure, value in evaluation.means.items())
         console.print(table([names("measure"), *numbers(note.name)], rows))
 
     return present(ctx, show, retrieval=record)
 
-
-_stage_flag = partial(flag, section="First stage")
 
 RETRIEVE = Verb(
     "retrieve",
@@ -83,16 +76,11 @@ RETRIEVE = Verb(
     params=[
         dataset_argument(),
         flag("--out", "Where the TREC run is written.", type=Writes(), required=True),
-        flag("--split", "Which judgements, and so queries.", metavar="NAME", default="test"),
-        _stage_flag(
-            "--engine",
-            "bm25s is built in; pyserini is Lucene, whose figures are published.",
-            type=click.Choice(["bm25s", "pyserini"]),
-            default="bm25s",
-        ),
+        split_flag("Which judgements, and so queries."),
+        choice_flag("engine", "pyserini is Lucene, whose figures are published.", ENGINES),
         count_flag("depth", 100, "Documents a query."),
-        _stage_flag("--k1", "How slowly repeats count less.", type=float, default=0.9, metavar="X"),
-        _stage_flag("--b", "Weight of length, 0 to 1.", type=float, default=0.4, metavar="X"),
+        flag("--k1", "How slowly repeats count less.", type=float, default=0.9, metavar="X"),
+        flag("--b", "Weight of length, 0 to 1.", type=float, default=0.4, metavar="X"),
         no_cache_flag(),
         measures_flag("nDCG@10,R@100"),
         output_flag("retrieval"),
@@ -112,9 +100,8 @@ _DIGITS = 12
 
 
 def _fuse(ctx: click.Context) -> int:
-    given, method = ctx.params, ctx.params["method"]
-    if len(given["runs"]) < 2:
-        raise click.UsageError("fusion takes two or more runs", ctx)
+    given, method, out = ctx.params, ctx.params["method"], ctx.params["out"]
+    refuse(ctx, (len(given["runs"]) < 2, "fusion takes two or more runs"))
     params = dict(_param(ctx, text, len(given["runs"])) for text in given["param"])
     runs = [read_trec(path) for path in given["runs"]]
     if not given["quiet"]:
@@ -129,18 +116,18 @@ def _fuse(ctx: click.Context) -> int:
         ids = dict.fromkeys(doc_id for run in runs for doc_id, _ in run.get(query_id, ()))
         found = [(doc_id, round(of_query[doc_id], _DIGITS)) for doc_id in ids]
         fused[query_id] = sorted(found, key=lambda each: -each[1])[: given["depth"]]
-    write_trec(fused, given["out"], method)
+    write_trec(fused, out, method)
     some = [query_id for query_id in fused if any(query_id not in run for run in runs)]
     documents = sum(map(len, fused.values()))
-    counts = {"queries": len(fused), "documents": documents, "partial_queries": some}
+    record = {"out": out, "queries": len(fused), "documents": documents, "partial_queries": some}
 
     def show(console: Console) -> None:
         said = f"{counted(len(fused), 'query', 'queries')}, {counted(documents, 'document')}"
-        console.print(Text(plain(f"{given['out']}: {said}")), soft_wrap=True)
+        print_lines(console, [f"{out}: {said}"])
         if some:
             say(f"{counted(len(some), 'query', 'queries')} not in every run, e.g. {some[0]!r}")
 
-    return present(ctx, show, fusion={"out": given["out"], **counts})
+    return present(ctx, show, fusion=record)
 
 
 def _by_ranx(
@@ -151,14 +138,13 @@ def _by_ranx(
     if "numba" not in sys.modules:
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
     by_rank = method in _BY_RANK
+    by_place = by_rank or norm in ("rank", "borda")
 
-    def table(run: Run, query_id: str) -> dict[str, float]:
-        documents = run.get(query_id, ())
+    def scores(documents: Sequence[tuple[str, float]]) -> dict[str, float]:
         # ranx sorts by score and leaves ties to chance; here the order of a run is its ranking.
-        return {
-            doc_id: float(len(documents) - place if by_rank or norm in ("rank", "borda") else score)
-            for place, (doc_id, score) in enumerate(documents)
-        }
+        places = enumerate(documents)
+        count = len(documents)
+        return {id_: float(count - place if by_place else of) for place, (id_, of) in places}
 
     queries = dict.fromkeys(query_id for run in runs for query_id in run)
     with warnings.catch_warnings():
@@ -167,9 +153,9 @@ def _by_ranx(
             ranx = import_module("ranx")
         except ImportError as missing:
             raise ExtraMissing("ranx", "fusion", extra="ranx") from missing
-        tables = [ranx.Run({each: table(run, each) for each in queries}) for run in runs]
-        plain = None if by_rank or norm == "none" else norm
-        fused = ranx.fuse(tables, norm=plain, method=method, params=params)
+        tables = [ranx.Run({each: scores(run.get(each, ())) for each in queries}) for run in runs]
+        norm_used = None if by_rank or norm == "none" else norm
+        fused = ranx.fuse(tables, norm=norm_used, method=method, params=params)
     return {each: {key: float(score) for key, score in fused.run[each].items()} for each in queries}
 
 
@@ -181,11 +167,13 @@ def _param(ctx: click.Context, given: str, runs: int) -> tuple[str, Any]:
     except ValueError as failure:
         example = "write e.g. k=60 or weights=0.3,0.7"
         raise click.UsageError(f"--param {given!r} is no number; {example}", ctx) from failure
-    if not all(math.isfinite(each) and each >= 0 for each in numbers):
-        raise click.UsageError(f"--param {given!r}: give finite numbers, 0 or more", ctx)
-    if len(numbers) not in (1, runs):
-        raise click.UsageError(f"--param {given!r}: {len(numbers)} numbers for {runs} runs", ctx)
-    return name.strip(), numbers if len(numbers) > 1 else numbers[0]
+    counts, usable = len(numbers), all(0 <= each < math.inf for each in numbers)
+    refuse(
+        ctx,
+        (not usable, f"--param {given!r}: give finite numbers, 0 or more"),
+        (counts not in (1, runs), f"--param {given!r}: {counts} numbers for {runs} runs"),
+    )
+    return name.strip(), numbers if counts > 1 else numbers[0]
 
 
 FUSE = Verb(
@@ -194,33 +182,17 @@ FUSE = Verb(
     params=[
         click.Argument(["runs"], type=Reads(), nargs=-1, required=True, metavar="RUN RUN..."),
         flag("--out", "Write the fused run here.", type=Writes(), required=True),
-        flag(
-            "--method",
-            "A method of ranx, by rank or by score; see above.",
-            type=click.Choice([*_BY_RANK, *_BY_SCORE]),
-            default="rrf",
-            metavar="NAME",
-        ),
-        flag(
-            "--norm",
-            "How the scores of a query are made comparable; without effect for methods that go by "
-            "rank.",
-            type=click.Choice(_NORMS),
-            default="min-max",
-        ),
-        flag(
-            "--param",
-            "A number that the method takes, or one for each run, e.g. k=60 or weights=0.3,0.7. "
-            "May be given several times.",
-            multiple=True,
-            metavar="NAME=X[,X...]",
-        ),
+        choice_flag("method", "Of ranx, see above.", [*_BY_RANK, *_BY_SCORE], metavar="NAME"),
+        choice_flag("norm", "How scores are made comparable, of methods by score.", _NORMS),
+        flag("--param", "Of the method; may be repeated.", multiple=True, metavar="NAME=X[,X...]"),
         count_flag("depth", None, "Documents to keep for each query. Without: all."),
         output_flag("fusion"),
     ],
     help=f"""Make one TREC run of several, e.g. of a ranker's and BM25's, by ranx.
 
     A query that only some of the runs have is fused as if the others had found nothing.
+
+    --param names a number that the method takes, or one for each run: k=60, weights=0.3,0.7.
 
     By rank: {", ".join(_BY_RANK)}. rrf takes k (60 if not given), logn_isr sigma, rbc phi,
     w_bordafuse weights.

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from click.core import ParameterSource
+from rich.console import Console
+from rich.table import Column
+from rich.text import Text
 
-from mcranker.cli.output import DONE, present, print_json, print_line
-from mcranker.cli.verb import OTHER, Reads, WholeNumber, Writes, flag, listing
+from mcranker.cli.flags import Reads, WholeNumber, Writes, flag, listing
+from mcranker.cli.output import present
 from mcranker.paths import is_file, is_folder
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from personas.console import names, numbers, table
+from personas.sanitize import plain
 
 _OTHERS = (
     "Also: any id of ir_datasets, such as beir/fiqa/test or msmarco-passage/dev/small, and any "
@@ -21,9 +26,41 @@ _OTHERS = (
 )
 
 
+ENGINES = ("bm25s", "pyserini")
+WHAT = "What is run"
+
+
+def is_given(ctx: click.Context, name: str) -> bool:
+    """True if the option is on the command line, and not only its default."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def names_flag(
+    name: str, text: str, default: str = "", metavar: str = "NAME,NAME,..."
+) -> click.Parameter:
+    """A list with commas: a tuple of names, each once."""
+
+    def names(_ctx: click.Context, _param: click.Parameter, given: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.strip() for each in given.split(",") if each.strip()))
+
+    return flag(name, text, default=default, callback=names, metavar=metavar)
+
+
+def print_lines(console: Console, lines: Iterable[str], style: str = "") -> None:
+    """Print lines that no terminal's width breaks: paths and addresses stay whole."""
+    for line in lines:
+        console.print(Text(plain(line)), style=style, soft_wrap=True)
+
+
 def count_flag(name: str, default: int | None, text: str) -> click.Parameter:
     """``--name N``, a whole number from 1; `text` is its help."""
     return flag(f"--{name}", text, type=WholeNumber(min=1), default=default, metavar="N")
+
+
+def choice_flag(name: str, text: str, choices: Sequence[str], **rest: Any) -> click.Parameter:
+    """``--name``, one of `choices`; the first without."""
+    kind = click.Choice(choices)
+    return flag(f"--{name}", text, type=kind, default=choices[0], **rest)
 
 
 def html_flag() -> click.Parameter:
@@ -44,6 +81,11 @@ def dataset_argument(metavar: str = "DATASET") -> click.Argument:
     return click.Argument(["dataset"], type=Reads(files), metavar=metavar)
 
 
+def split_flag(text: str = "Which judgements.") -> click.Parameter:
+    """``--split``."""
+    return flag("--split", text, default="test", metavar="NAME")
+
+
 def measures_flag(default: str = "nDCG@10") -> click.Parameter:
     """``--measures``."""
     text = "As ir-measures writes them: nDCG@10, R@100, AP(rel=2), RR. The first heads the tables."
@@ -62,39 +104,21 @@ def qrels_flag(more: str = "") -> click.Parameter:
     return flag("--qrels", f"{text}{more}", type=Reads())
 
 
-def judgement_flags() -> list[click.Parameter]:
-    """``--qrels``, or ``--dataset`` with ``--split``."""
-    text = "Take the judgements of this data set; see 'beir-eval run --datasets'."
+def listing_flags() -> list[click.Parameter]:
+    """``--suites [NAME]`` and ``--datasets``."""
+    suites = (
+        "List the suites that come with the package, or print the file of one; a file of your own "
+        "is checked."
+    )
+    datasets = "List the data sets that can be named, and which are here."
     return [
-        qrels_flag(),
-        flag("--dataset", text, metavar="NAME|FOLDER"),
-        flag("--split", "Which judgements of --dataset.", default="test", metavar="NAME"),
+        listing("--suites", suites, _suites, metavar="NAME|FILE", section=WHAT),
+        listing("--datasets", datasets, _datasets, section=WHAT),
     ]
 
 
-def suites_flag(section: str = OTHER) -> click.Option:
-    """``--suites [NAME]``."""
-    return listing(
-        "--suites",
-        "List the suites that come with the package, or print the file of one, to be changed and "
-        "given as SUITE; a file of your own is checked.",
-        _suites,
-        metavar="NAME|FILE",
-        section=section,
-    )
-
-
-def datasets_flag(section: str = OTHER) -> click.Option:
-    """``--datasets``."""
-    text = "List the data sets that can be named, and which are here."
-    return listing("--datasets", text, _datasets, section=section)
-
-
 def _suites(ctx: click.Context, name: str) -> int:
-    import tomllib
-
     from beir_eval.experiment.suite import load_suite, shipped_suites, suite_text
-    from personas.console import names, table
 
     if not name:
         titles = {**shipped_suites(), **shipped_suites("answers")}
@@ -102,52 +126,38 @@ def _suites(ctx: click.Context, name: str) -> int:
         made = table([names("name"), ""], titles.items())
         return present(ctx, lambda console: console.print(made), suites=entries)
     load_suite(name)  # a file that cannot be used is an error
-    if ctx.params["output"] == "json":
-        return print_json(suite=tomllib.loads(suite_text(name)))
-    print_line(suite_text(name).rstrip("\n"))
-    return DONE
+    text = suite_text(name)
+    return present(ctx, text.rstrip("\n"), suite=tomllib.loads(text))
 
 
 def _datasets(ctx: click.Context, _: str) -> int:
-    from rich.table import Column
-    from rich.text import Text
-
     from beir_eval.data.catalogue import CATALOGUE
     from beir_eval.data.datasets import COLLECTIONS
     from beir_eval.data.ir_source import home, is_here
     from beir_eval.data.load import load
-    from personas.console import names, numbers, table
 
     records: list[dict[str, Any]] = [
         {"name": name, "title": f"the {name} collection", "queries": len(load(name).queries)}
         | {"ir_datasets": None, "here": True, "path": None, "licence": None}
         for name in COLLECTIONS
     ]
-    records += [
-        {
-            **{name: getattr(entry, name) for name in ("name", "title", "ir_datasets", "queries")},
-            "here": is_here(entry),
-            "path": str(home() / entry.files) if entry.files else None,
-            "licence": entry.licence or None,
-        }
-        for entry in CATALOGUE.values()
-    ]
+    for entry in CATALOGUE.values():
+        keys = ("name", "title", "ir_datasets", "queries")
+        record = {key: getattr(entry, key) for key in keys} | {"here": is_here(entry)}
+        record["path"] = str(home() / entry.files) if entry.files else None
+        records.append(record | {"licence": entry.licence or None})
 
     def show(console: Console) -> None:
-        rows = (
-            (
-                *(each["name"], each["title"], f"{each['queries']:,}"),
-                "yes" if each["here"] else "no",
-                each["ir_datasets"] or ("a folder" if each["licence"] else "the package"),
-            )
-            for each in records
-        )
-        source = Column("from", overflow="fold")
-        made = table([names("name"), "title", *numbers("queries"), "here", source], rows)
-        console.print(made)
+        rows = []
         for each in records:
-            if each["licence"] and not each["here"]:  # addresses stay whole
-                console.print(Text(f"{each['name']}: {each['licence']}"), soft_wrap=True)
+            here = "yes" if each["here"] else "no"
+            kept = each["ir_datasets"] or ("a folder" if each["licence"] else "the package")
+            rows.append((each["name"], each["title"], f"{each['queries']:,}", here, kept))
+        source = Column("from", overflow="fold")
+        columns: list[Column | str] = [names("name"), "title", *numbers("queries"), "here"]
+        console.print(table([*columns, source], rows))
+        absent = (each for each in records if each["licence"] and not each["here"])
+        print_lines(console, (f"{each['name']}: {each['licence']}" for each in absent))
         console.print(Text(_OTHERS))
 
     return present(ctx, show, datasets=records)

@@ -8,40 +8,23 @@ from mcranker.cli.group import EXIT_CODES, LazyVerb, Verbs
 
 VERBS = {
     "run": LazyVerb("beir_eval.cli.run", "Run rankers over data sets, as a suite or flags say."),
-    "report": LazyVerb(
-        "beir_eval.cli.report", "Tables, significance and figures of finished runs."
-    ),
+    "report": LazyVerb("beir_eval.cli.report", "Tables, tests and figures of finished runs."),
     "evaluate": LazyVerb("beir_eval.cli.evaluate", "Measure TREC runs."),
-    "judge-answers": LazyVerb(
-        "beir_eval.cli.answers:JUDGE_ANSWERS", "Judge answers, whatever made them."
-    ),
-    "attack": LazyVerb(
-        "beir_eval.cli.attack", "Measure how far rankers resist the texts they read."
-    ),
-    "judge": LazyVerb(
-        "beir_eval.cli.judge", "Judge passages by a model, and compare it with people."
-    ),
-    "retrieve": LazyVerb(
-        "beir_eval.cli.first_stage:RETRIEVE", "Find passages: the first stage alone."
-    ),
+    "judge-answers": LazyVerb("beir_eval.cli.answers:JUDGE_ANSWERS", "Judge answers of any maker."),
+    "attack": LazyVerb("beir_eval.cli.attack", "Measure how rankers resist the texts they read."),
+    "judge": LazyVerb("beir_eval.cli.judge", "Judge passages by a model; compare it with people."),
+    "retrieve": LazyVerb("beir_eval.cli.first_stage:RETRIEVE", "Find passages: the first stage."),
     "fuse": LazyVerb("beir_eval.cli.first_stage:FUSE", "Make one TREC run of several."),
 }
 """The command's own verbs."""
 
 # Verbs of `mcranker` and of `personas` that need this package; entry points name them.
-COMPARE = LazyVerb(
-    "beir_eval.cli.compare", "See what moved between two rankings or two runs, and why."
-)
-DEMO = LazyVerb(
-    "beir_eval.cli.demo", "Rank a small collection that comes with it, and see how good that is."
-)
+COMPARE = LazyVerb("beir_eval.cli.compare", "See what moved between two rankings or runs, and why.")
+DEMO = LazyVerb("beir_eval.cli.demo", "Rank a small collection, and see how good that is.")
 RANKRAG = LazyVerb("beir_eval.cli.answers:RANKRAG", "Make RankRAG's training examples.")
-INSPECT = LazyVerb(
-    "beir_eval.cli.inspect", "Show why passages of a saved ranking rank where they do."
-)
+INSPECT = LazyVerb("beir_eval.cli.inspect", "Show why passages of a saved ranking rank as they do.")
 PERSONA_REPORT = LazyVerb(
-    "beir_eval.cli.persona_report",
-    "Report over a data set: who judged, how they agreed, what they were worth.",
+    "beir_eval.cli.persona_report", "Report over a data set: who judged, and how."
 )
 
 cli = Verbs(

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
 from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import RunFolderError
+from mcranker.cli.flags import Reads, Verb, flag, output_flag, refuse, refuse_page
 from mcranker.cli.output import DONE, footer, present, print_json
-from mcranker.cli.verb import Reads, Verb, flag, output_flag, refuse_page
 from mcranker.paths import is_folder
 from personas.console import numbers, print_page, table
-from personas.format import counted
+from personas.format import counted, optional
 from personas.io.atomic import write_whole
 from personas.io.rankings import read_rankings
 from personas.io.select import Listed, choose, grades_of
@@ -27,9 +27,6 @@ from personas.report.inspection import inspection_dict
 from personas.report.screen import clipped
 from personas.report.terminal import find_hit, show_passage, show_ranking
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 _LONGEST_ID = 24
 
 
@@ -37,18 +34,17 @@ def _inspect(ctx: click.Context) -> int:
     given = ctx.params
     html, passage = given["html"], given["passage"]
     refuse_page(ctx, "passage")
-    chosen = _chosen(ctx)
+    chosen = _chosen(given["file"], given["query"], given["qrels"])
     if isinstance(chosen, list):
-        if html is not None or passage is not None:
-            raise click.UsageError(
-                f"there are {len(chosen):,} queries in it; pick one with --query ID", ctx
-            )
+        several = f"there are {len(chosen):,} queries in it; pick one with --query ID"
+        refuse(ctx, (html is not None or passage is not None, several))
         queries = [asdict(row) for row in chosen]
         return present(ctx, lambda console: _show_list(console, chosen), queries=queries)
     if html is not None:
-        last = footer(ctx)
-        page = render_inspection(chosen, grades=chosen.grades, other=chosen.other, footer=last)
-        write_whole(html, page)
+        made = render_inspection(
+            chosen, grades=chosen.grades, other=chosen.other, footer=footer(ctx)
+        )
+        write_whole(html, made)
         return DONE
     hits = chosen.hits if passage is None else (find_hit(chosen, passage),)
     if given["output"] == "json":
@@ -60,20 +56,18 @@ def _inspect(ctx: click.Context) -> int:
     return DONE
 
 
-def _chosen(ctx: click.Context) -> RankingRecord | list[Listed]:
-    source, query, judgements = (ctx.params[name] for name in ("file", "query", "qrels"))
+def _chosen(source: str, query: str | None, qrels: str | None) -> RankingRecord | list[Listed]:
     if is_folder(Path(source)):
         raise RunFolderError(
             f"{source}: a folder; of a run, 'personas report {source} --out FOLDER' makes a page "
             "for each query"
         )
-    grades = None if judgements is None else read_qrels(judgements)
+    grades = None if qrels is None else read_qrels(qrels)
     found = choose(read_rankings(source), query, grades)
-    if isinstance(found, list) or grades is None:
+    if isinstance(found, list) or grades is None or qrels is None:
         return found
     named = found.query.id or (query if query in grades else "")
-    of_query = grades_of(grades, named, judgements, found.ids)
-    return found.beside(grades=of_query, other=found.other)
+    return found.beside(grades=grades_of(grades, named, qrels, found.ids), other=found.other)
 
 
 def _show_list(console: Console, rows: Sequence[Listed]) -> None:
@@ -82,7 +76,7 @@ def _show_list(console: Console, rows: Sequence[Listed]) -> None:
     cells = (
         (
             *(str(row.number), clipped(row.query_id, _LONGEST_ID)),
-            *(["" if row.ndcg is None else f"{row.ndcg:.3f}"] if scored else []),
+            *([optional(row.ndcg)] if scored else []),
             clipped(row.text, 2 * console.width),
         )
         for row in rows
@@ -98,12 +92,7 @@ command = Verb(
     _inspect,
     params=[
         click.Argument(["file"], type=Reads(), metavar="FILE"),
-        flag(
-            "--query",
-            "Which query, if there are several. Without: a list of them. With --qrels also the id "
-            "of the judgements, if the only ranking has none.",
-            metavar="ID|NUMBER",
-        ),
+        flag("--query", "Which query of several. Without: a list.", metavar="ID|NUMBER"),
         flag("--passage", "Show one passage in detail, with its text.", metavar="RANK|ID"),
         count_flag("top", 20, "Passages listed in a table."),
         qrels_flag(),

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.core import ParameterSource
-from rich.text import Text
+from rich.console import Console
 
-from beir_eval.cli.flags import count_flag
-from beir_eval.data.datasets import BY_MODEL, MARK
+from beir_eval.cli.flags import choice_flag, count_flag, is_given, print_lines, split_flag
+from beir_eval.data.datasets import BY_MODEL, MARK, Dataset
 from beir_eval.data.load import load
 from beir_eval.errors import SettingError
 from beir_eval.judging.agreement import FEWEST_SYSTEMS, agreement, grade_mapping, system_order
@@ -22,6 +21,7 @@ from beir_eval.judging.judge import (
     UNFIT,
     Judged,
     Pairs,
+    System,
     judge_pairs,
     judged_pairs,
     make_judge,
@@ -30,23 +30,16 @@ from beir_eval.judging.judge import (
     work_of,
 )
 from beir_eval.report.tables import interval, measure_text
+from mcranker.cli.flags import Reads, Verb, WholeNumber, Writes, dry_run_flag, flag, output_flag
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.output import DONE, MISSING_SCORES, Failure, present, saying_where
 from mcranker.cli.progress import Tracker, check_local_models, fetch_models, live_is_wanted, showing
 from mcranker.cli.results import show_estimate
-from mcranker.cli.verb import Reads, Verb, WholeNumber, Writes, flag, output_flag
+from mcranker.rankers import RankedQuery
 from personas.console import table
 from personas.format import counted
 from personas.ranking.types import judge_note
-from personas.sanitize import plain
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from beir_eval.data.datasets import Dataset
-    from beir_eval.judging.judge import System
-    from mcranker.rankers import RankedQuery
 
 
 def _judge(ctx: click.Context) -> int:
@@ -104,14 +97,12 @@ def _options(ctx: click.Context) -> Given:
             f"--out {out!r} would replace people's judgements; name another", ctx
         )
     for name in ("sample", "map", "relevant"):
-        by_hand = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if by_hand and not given["check"]:
+        if is_given(ctx, name) and not given["check"]:
             raise click.UsageError(f"--{name} goes with --check; give both", ctx)
-    without = UNFIT | {"ranker"}
     if given["judge"] == "team":
-        return given_options(ctx, without=without)
-    of_teams = ("team", "with_criteria", "instruction")
-    return given_options(ctx, default="direct", without=without.union(of_teams))
+        return given_options(ctx, without={*UNFIT, "ranker"})
+    without = {*UNFIT, "ranker", "team", "with_criteria", "instruction"}
+    return given_options(ctx, default="direct", without=without)
 
 
 def _mapping(ctx: click.Context) -> dict[int, int] | None:
@@ -187,8 +178,7 @@ def _show(console: Console, record: Mapping[str, Any], out: str | None) -> None:
         pairs = f"{found['pairs']:,} pairs of {found['queries']:,} queries"
         names = ("kappa", "weighted_kappa", "binary_kappa", "false_positives", "recall")
         figures += [(each.replace("_", " "), found[each], pairs) for each in names]
-    for line in lines:
-        console.print(Text(plain(line)), soft_wrap=True)
+    print_lines(console, lines)
     if found:
         grades = [(str(grade), *map(str, row)) for grade, row in found["confusion"].items()]
         console.print(table(["people's grade", *(f"judge's {each}" for each in range(4))], grades))
@@ -214,22 +204,17 @@ command = Verb(
     params=[
         click.Argument(["dataset"], metavar="DATASET"),
         click.Argument(["runs"], type=Reads(), nargs=-1, metavar="[RUN...]"),
-        flag(
-            "--judge",
-            "One prompt in the manner of UMBRELA, or a team of personas.",
-            type=click.Choice(JUDGES),
-            default=JUDGES[0],
-        ),
+        choice_flag("judge", "One prompt in the manner of UMBRELA, or a team of personas.", JUDGES),
         flag("--out", "Write the model's judgements.", type=Writes()),
         flag("--check", "Judge what people have judged too, and compare.", is_flag=True),
         count_flag("depth passages", 10, "Documents of each run and query that are judged."),
         count_flag("sample", None, "Compare about N pairs, of each grade its share."),
         flag("--seed", "Of the sample and of the intervals.", type=WholeNumber(min=0), default=0),
-        flag("--map", "People's grades as 0 to 3. Without: in proportion.", metavar="0:0,1:2,..."),
+        flag("--map", "People's grades as 0 to 3 (in proportion).", metavar="0:0,1:2,..."),
         count_flag("relevant", 1, "People's lowest grade that counts as relevant."),
-        flag("--split", "Which judgements.", default="test", metavar="NAME"),
+        split_flag(),
         flag("--same-model", "Judge runs that the judge's model made itself.", is_flag=True),
-        flag("--dry-run", "Show calls, tokens and cost instead; nothing is sent.", is_flag=True),
+        dry_run_flag(),
         *option_flags(without=("ranker", "depth", "ensemble")),
         output_flag("judging"),
     ],

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.console import Console
 from rich.text import Text
 
-from beir_eval.persona_report.build import PersonaReport, write_persona_report
+from beir_eval.persona_report.build import write_persona_report
 from beir_eval.report.tables import NOTHING
-from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.flags import Verb, flag, output_flag
+from mcranker.cli.invocation import say
 from mcranker.cli.output import command_line, present, today
-from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
-from mcranker.cli.verb import Verb, flag, output_flag
+from mcranker.cli.progress import Tracker, showing
 from personas.format import counted, optional
 from personas.report.dataset import ReportedRun
 from personas.sanitize import one_line
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 def _report(ctx: click.Context) -> int:
     given = ctx.params
-    quiet, tracker = given["quiet"], Tracker("reading")
-    ctx.ensure_object(Invocation).reached = lambda: (
-        f"{'while reading' if tracker.total is None else tracker.reached}; no report was written"
-    )
-    with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as live:
+    tracker = Tracker("reading", unit="")
+    with showing(ctx, tracker, "{}; no report was written") as live:
 
         def progress(done: int, total: int) -> None:
             tracker.stage, tracker.done, tracker.total = "writing pages of queries", done, total
@@ -43,7 +38,7 @@ def _report(ctx: click.Context) -> int:
             command=command_line(ctx),
             date=today(),
         )
-    if not quiet:
+    if not given["quiet"]:
         for sentence in report.left_out:
             say(sentence)
         for note in dict.fromkeys(each for run in report.runs for each in run.survey.notes):
@@ -59,7 +54,9 @@ def _report(ctx: click.Context) -> int:
         for line in lines:
             console.print(Text(line), soft_wrap=True)
 
-    return present(ctx, show, report=_record(report))
+    runs = [_record(run) for run in report.runs]
+    record = {"index": str(report.index), "pages": report.pages, "runs": runs}
+    return present(ctx, show, report=record | {"left_out": list(report.left_out)})
 
 
 def _figures(run: ReportedRun) -> Iterator[tuple[str, str]]:
@@ -80,25 +77,20 @@ def _figures(run: ReportedRun) -> Iterator[tuple[str, str]]:
         yield "missing", counted(totals.missing, "score")
 
 
-def _record(report: PersonaReport) -> dict[str, Any]:
+def _record(run: ReportedRun) -> dict[str, Any]:
+    survey = run.survey
     return {
-        "index": str(report.index),
-        "pages": report.pages,
-        "runs": [
-            {
-                "path": str(run.run),
-                "index": str(run.index),
-                **{name: getattr(run.survey, name) for name in ("title", "dataset", "first_stage")},
-                "other": run.survey.other or None,
-                "judge": run.survey.judge or None,
-                "finished": run.finished,
-                "personas": run.survey.personas_in_all,
-                "totals": asdict(run.survey.totals),
-                "notes": list(run.survey.notes),
-            }
-            for run in report.runs
-        ],
-        "left_out": list(report.left_out),
+        "path": str(run.run),
+        "index": str(run.index),
+        "title": survey.title,
+        "dataset": survey.dataset,
+        "first_stage": survey.first_stage,
+        "other": survey.other or None,
+        "judge": survey.judge or None,
+        "finished": run.finished,
+        "personas": survey.personas_in_all,
+        "totals": asdict(survey.totals),
+        "notes": list(survey.notes),
     }
 
 
@@ -107,13 +99,7 @@ command = Verb(
     _report,
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
-        flag(
-            "--out",
-            "Where the pages go: a new or empty folder, or a former report, which is replaced once "
-            "the new one is whole.",
-            required=True,
-            metavar="FOLDER",
-        ),
+        flag("--out", "New or empty, or a report to replace.", required=True, metavar="FOLDER"),
         flag(
             "--against",
             "The run over the same data to compare with. Without: DIRECT with the same highest "

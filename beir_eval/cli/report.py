@@ -5,33 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from beir_eval.experiment.run_folder import find_runs
 from beir_eval.report.build import build_report
+from beir_eval.report.figures import render_svg
 from beir_eval.report.forms import render_html, render_json, render_latex, render_markdown
+from beir_eval.report.model import Report
+from mcranker.cli.flags import Verb, Writes, flag, refuse
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, output
-from mcranker.cli.verb import Verb, Writes, flag
 from personas.format import counted
-
-if TYPE_CHECKING:
-    from beir_eval.report.model import Report
 
 _SUFFIXES = (".md", ".html", ".tex", ".json")
 
 
 def _report(ctx: click.Context) -> int:
     given, out = ctx.params, ctx.params["out"]
-    alone = bool(_files_of(out))
-    if out and not alone and Path(out).exists() and not Path(out).is_dir():
-        raise click.UsageError(
-            f"--out {out!r} is a file; name a folder, or a file that ends in "
-            f"{', '.join(_SUFFIXES)}",
-            ctx,
-        )
+    alone, suffixes = bool(_files_of(out)), ", ".join(_SUFFIXES)
+    is_file = out and not alone and Path(out).exists() and not Path(out).is_dir()
+    names = f"name a folder, or a file that ends in {suffixes}"
+    refuse(ctx, (is_file, f"--out {out!r} is a file; {names}"))
     runs = find_runs(given["runs"], pipelines=True)
     report = build_report(runs, measure=given["measure"], baseline=given["baseline"])
     unfinished = [place for section in report.sections for place in section.unfinished]
@@ -43,9 +38,13 @@ def _report(ctx: click.Context) -> int:
         )
     if out is None or alone:
         with output(out) as write:
-            write(_rendered(ctx, report, Path(out or "report.md").suffix, {}))
+            write(_rendered(ctx, report, Path(out or "report.md").suffix.lower(), {}))
         return DONE
-    files = _all_forms(ctx, report)
+    drawn = {each.name: each.figure for each in report.sections if each.figure}
+    # The figures that Markdown and LaTeX refer to.
+    figures = {name: f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}.svg" for name in drawn}
+    files = {figures[name]: render_svg(drawn[name], measure=report.measure) for name in drawn}
+    files |= {f"report{each}": _rendered(ctx, report, each, figures) for each in _SUFFIXES}
     Path(out).mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         with output(str(Path(out) / name)) as write:
@@ -60,21 +59,8 @@ def _files_of(out: str | None) -> list[str]:
     return [out] if out and Path(out).suffix.lower() in _SUFFIXES else []
 
 
-def _all_forms(ctx: click.Context, report: Report) -> dict[str, str]:
-    """A file a form, and the figures that Markdown and LaTeX refer to."""
-    from beir_eval.report.figures import render_svg
-
-    figures, files = dict[str, str](), dict[str, str]()
-    for section in report.sections:
-        if section.figure:
-            figures[section.name] = f"{re.sub(r'[^A-Za-z0-9._-]', '_', section.name)}.svg"
-            files[figures[section.name]] = render_svg(section.figure, measure=report.measure)
-    forms = {f"report{each}": _rendered(ctx, report, each, figures) for each in _SUFFIXES}
-    return files | forms
-
-
 def _rendered(ctx: click.Context, report: Report, suffix: str, figures: Mapping[str, str]) -> str:
-    match suffix.lower():
+    match suffix:
         case ".md":
             return render_markdown(report, figures=figures)
         case ".tex":
@@ -91,24 +77,13 @@ command = Verb(
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
         flag(
             "--out",
-            "Write report.md, report.html, report.tex, report.json and the figures into a folder, "
-            "or one file that ends in .md, .html, .tex or .json. Without: Markdown to standard "
-            "output.",
+            "Folder for the report in all forms with its figures, or a file that ends in .md, "
+            ".html, .tex or .json. Without: Markdown to standard output.",
             type=Writes(_files_of),
             metavar="FOLDER|FILE",
         ),
-        flag(
-            "--measure",
-            "Measure in the tables, as ir-measures writes it: nDCG@10, R@100, AP(rel=2). Computed "
-            "from the runs if need be. Of pipelines, a judge. Without: the first of the runs.",
-            metavar="NAME",
-        ),
-        flag(
-            "--baseline",
-            "Compare with this row, or with 'first stage'. Without: the suite's baseline, else "
-            "the first stage; of pipelines the best.",
-            metavar="LABEL",
-        ),
+        flag("--measure", "Measure, or judge, of the tables (the runs' first).", metavar="NAME"),
+        flag("--baseline", "Row to compare with (the suite's, or 'first stage').", metavar="LABEL"),
     ],
     help="""Tables and figures from run folders, beside the paper's numbers.
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from rich.text import Text
+from rich.console import Console
 
 from beir_eval.answers.judges import judge_of
-from beir_eval.cli.flags import datasets_flag, measures_flag, no_cache_flag, suites_flag
+from beir_eval.cli.flags import (
+    ENGINES,
+    WHAT,
+    listing_flags,
+    measures_flag,
+    no_cache_flag,
+    print_lines,
+)
 from beir_eval.cli.run_results import (
     Display,
     as_dict,
@@ -27,6 +35,7 @@ from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, load_suite
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names
+from mcranker.cli.flags import Reads, Verb, WholeNumber, dry_run_flag, flag, output_flag, refuse
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.output import present, saying_where
@@ -38,26 +47,19 @@ from mcranker.cli.progress import (
     worker_flag,
 )
 from mcranker.cli.results import show_estimates
-from mcranker.cli.verb import Reads, Verb, WholeNumber, flag, output_flag
 from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.rag.config import SHARED, models_of, stage_keys
 from mcranker.rankers.keys import Key, keys_of, needed_models, shared_keys
 from personas.io.atomic import check_place
 from personas.sanitize import plain
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 _WARNINGS = ("MissingScores", "Unsupported")
-_ENGINES = ("bm25s", "pyserini")
-WHAT, OUTPUT = "What is run", "Output"
 _KEYS = {"dataset": Key("dataset", help="Description of the collection, for criteria=dataset.")}
 """Option of this verb's data sets, in the file of ``--config`` or after ``-o``."""
 
 _OF_RANKERS = ("datasets", "split", "ranker", "queries", "passages", "worker")
 _OF_PIPELINES = ("questions", "docs", "index_folder", "judge_model", "runs")
 """Parameters that go with suites of one kind alone."""
-_FLAGS = {"passages": "depth", "datasets": "dataset", "index_folder": "index"}
 
 
 def _run(ctx: click.Context) -> int:
@@ -86,8 +88,13 @@ def _run(ctx: click.Context) -> int:
     # An error before anything is paid for if nothing can be written.
     out.mkdir(parents=True, exist_ok=True)
     check_place(out / "probe")
+
+    async def run() -> list[CellResult]:
+        with closing(Display(invocation, quiet=quiet)) as watch, invocation.held():
+            return [result async for result in experiment.run(watch)]
+
     with saying_where(ledger):
-        results = run_loop(partial(_run_all, experiment, invocation, quiet=quiet))
+        results = run_loop(run)
     return _show(ctx, experiment, results)
 
 
@@ -100,17 +107,6 @@ def _models(experiment: Experiment) -> list[str]:
     if any(judge_of(name).asks for name in experiment.form.judges):
         found.append(experiment.form.judge_model)
     return list(dict.fromkeys(found))
-
-
-async def _run_all(
-    experiment: Experiment, invocation: Invocation, *, quiet: bool
-) -> list[CellResult]:
-    watch = Display(invocation, quiet=quiet)
-    try:
-        with invocation.held():
-            return [result async for result in experiment.run(watch)]
-    finally:
-        watch.close()
 
 
 def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult]) -> int:
@@ -127,13 +123,11 @@ def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult])
             say(f"warning: {sentence}")
         for error in errors:
             say(f"{'warning' if error.code in _WARNINGS else 'error'}: {error.message}")
-        lines = []
         if any(each.metrics or each.answers for each in results):
-            lines.append(f"For tables, significance and figures: beir-eval report {out}")
+            line = f"For tables, significance and figures: beir-eval report {out}"
+            print_lines(console, [line])
         if any(each.metrics and each.metrics.taken for each in results):
-            lines.append(f"To see why: personas report {out} --out FOLDER")
-        for line in lines:
-            console.print(Text(plain(line)), soft_wrap=True)
+            print_lines(console, [f"To see why: personas report {out} --out FOLDER"])
 
     more = {"warnings": warned} if pipelines else {}
     entries = [each.entry for each in errors]
@@ -142,16 +136,18 @@ def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult])
 
 def _experiment(ctx: click.Context) -> Experiment:
     """The experiment that the flags describe."""
-    given, models = ctx.params, _named_models(ctx)
+    given, models = ctx.params, dict(_named_model(ctx, text) for text in ctx.params["use"])
     suite = None if given["suite"] is None else load_suite(given["suite"], models=models)
     pipelines = suite is not None and bool(suite.pipelines)
-    for name in _OF_RANKERS if pipelines else _OF_PIPELINES:
-        if given.get(name):
-            shown = _FLAGS.get(name, name).replace("_", "-")
-            how = "does not go" if pipelines else "goes"
-            raise click.UsageError(f"--{shown} {how} with a suite of pipelines", ctx)
-    if given["docs"] and given["index_folder"]:
-        raise click.UsageError("--docs and --index do not go together; leave one out", ctx)
+    flags = {each.name: each.opts[0] for each in ctx.command.params}
+    how = "does not go" if pipelines else "goes"
+    unfit = _OF_RANKERS if pipelines else _OF_PIPELINES
+    two = "--docs and --index do not go together; leave one out"
+    refuse(
+        ctx,
+        *((given.get(x), f"{flags[x]} {how} with a suite of pipelines") for x in unfit),
+        (given["docs"] and given["index_folder"], two),
+    )
     if pipelines:
         others = shared_keys().keys() - set(SHARED)
         what = "a suite of pipelines"
@@ -161,38 +157,29 @@ def _experiment(ctx: click.Context) -> Experiment:
         options = given_options(ctx, default=None, own=_KEYS)
         chosen = {k: value for k, value in options.options.items() if k in shared_keys()}
     if suite is None:
-        if models:
-            raise click.UsageError("--use goes with a suite that names models; name a suite", ctx)
+        refuse(ctx, (models, "--use goes with a suite that names models; name a suite"))
         suite = _made_up(ctx, options)
-    elif options.rankers:
-        raise click.UsageError("--ranker does not go with a suite; leave it out", ctx)
     else:
-        _check_settings(ctx, suite, chosen)
+        taken = [(spec, name) for spec in suite.rankers for name in chosen if name in spec.own]
+        refuse(
+            ctx,
+            (options.rankers, "--ranker does not go with a suite; leave it out"),
+            *((True, _set_already(spec, name)) for spec, name in taken),
+        )
     about = "" if pipelines else options.own.get("dataset", "")
     return Experiment(suite, _plan(ctx, suite, {"ledger": "default"} | chosen, about))
 
 
-def _check_settings(ctx: click.Context, suite: Suite, chosen: Mapping[str, Any]) -> None:
-    """Refuse options that a ranker of the suite sets itself."""
-    for spec in suite.rankers:
-        if taken := [name for name in chosen if name in spec.own]:
-            hint = "; --use names models" if taken[0] in MODEL_OPTIONS else ""
-            raise click.UsageError(
-                f"{taken[0]} is what the suite sets for {spec.label!r} itself; leave it out{hint}",
-                ctx,
-            )
+def _set_already(spec: RankerSpec, option: str) -> str:
+    hint = "; --use names models" if option in MODEL_OPTIONS else ""
+    return f"{option} is what the suite sets for {spec.label!r} itself; leave it out{hint}"
 
 
-def _named_models(ctx: click.Context) -> dict[str, str]:
-    models = {}
-    for text in ctx.params["use"]:
-        name, equals, model = text.partition("=")
-        if not (name and equals and model):
-            raise click.UsageError(
-                f"--use {text!r}: write NAME=MODEL, e.g. strong=openai:NAME", ctx
-            )
-        models[name.strip()] = model.strip()
-    return models
+def _named_model(ctx: click.Context, text: str) -> tuple[str, str]:
+    name, _, model = text.partition("=")
+    wanted = "write NAME=MODEL, e.g. strong=openai:NAME"
+    refuse(ctx, (not (name and model), f"--use {text!r}: {wanted}"))
+    return name.strip(), model.strip()
 
 
 def _made_up(ctx: click.Context, options: Given) -> Suite:
@@ -216,13 +203,11 @@ def _in_short(value: Any) -> str:
 
 def _plan(ctx: click.Context, suite: Suite, options: Mapping[str, Any], about: str) -> Plan:
     given, stage = ctx.params, ctx.params["first_stage"]
-    changes = {
-        name: value for name, value in (("split", given["split"]), ("about", about)) if value
-    }
+    changes = {key: value for key, value in (("split", given["split"]), ("about", about)) if value}
     named = tuple(DatasetSpec(name) for name in given["datasets"])
-    queries = tuple(each.strip() for each in (given["queries"] or "").split(",") if each.strip())
-    if given["queries"] is not None and not queries:
-        raise click.UsageError(f"--queries {given['queries']!r} names no query", ctx)
+    text = given["queries"]
+    queries = tuple(each.strip() for each in (text or "").split(",") if each.strip())
+    refuse(ctx, (text is not None and not queries, f"--queries {text!r} names no query"))
     return Plan(
         out=given["out"] or (str(Path("runs") / suite.name) if suite.name else "runs"),
         datasets=tuple(replace(each, **changes) for each in named or suite.datasets),
@@ -230,7 +215,7 @@ def _plan(ctx: click.Context, suite: Suite, options: Mapping[str, Any], about: s
         queries=queries,
         limit=given["limit"],
         depth=given["passages"],
-        first_stage=FirstStage(stage) if stage in _ENGINES else FirstStage("file", run=Path(stage)),
+        first_stage=FirstStage(stage) if stage in ENGINES else FirstStage("file", run=Path(stage)),
         measures=tuple(measure_names(given["measures"])),
         options=options,
         cache=not given["no_cache"],
@@ -242,34 +227,21 @@ def _plan(ctx: click.Context, suite: Suite, options: Mapping[str, Any], about: s
     )
 
 
-_what, _out = partial(flag, section=WHAT), partial(flag, section=OUTPUT)
+_what = partial(flag, section=WHAT)
+_several = partial(_what, multiple=True)
 _pipelines, _whole = partial(flag, section="Suites of pipelines"), WholeNumber(min=1)
 _PARAMS = [
     click.Argument(["suite"], required=False),
-    _what(
-        "--dataset datasets",
-        "A data set, instead of the suite's; may be repeated. --datasets lists them.",
-        multiple=True,
-        metavar="NAME|FOLDER",
+    _several(
+        "--dataset datasets", "Instead of the suite's; may be repeated.", metavar="NAME|FOLDER"
     ),
     _what("--split", "Which judgements ('test').", default="", metavar="NAME"),
-    _what(
-        "--ranker",
-        "A ranker, without a suite; may be repeated. --options lists them.",
-        multiple=True,
-        metavar="NAME",
-    ),
-    _what("--only", "Only this row of the suite; may be repeated.", multiple=True, metavar="LABEL"),
+    _several("--ranker", "A ranker, without a suite; may be repeated.", metavar="NAME"),
+    _several("--only", "Only this row of the suite; may be repeated.", metavar="LABEL"),
     _what("--queries", "Only these queries.", metavar="ID,ID,..."),
-    suites_flag(WHAT),
-    datasets_flag(WHAT),
+    *listing_flags(),
     _what("--limit", "Only the first N queries of each data set.", type=_whole, metavar="N"),
-    _what(
-        "--depth passages",
-        "Passages a query that the first stage hands over (the suite's, or 100).",
-        type=_whole,
-        metavar="N",
-    ),
+    _what("--depth passages", "Passages a query (the suite's, or 100).", type=_whole, metavar="N"),
     _what(
         "--first-stage",
         "BM25 as built in, Lucene's, or a TREC run.",
@@ -278,20 +250,15 @@ _PARAMS = [
     ),
     *option_flags(without=("ranker", "depth", "ensemble")),
     measures_flag(),
-    _what(
-        "--use",
-        "The model for a name that the suite gives to models.",
-        multiple=True,
-        metavar="NAME=MODEL",
-    ),
+    _several("--use", "The model for a name that the suite gives.", metavar="NAME=MODEL"),
     _pipelines("--questions", "Questions with golden answers, JSONL.", type=Reads()),
     _pipelines("--docs", "Documents to index.", type=Reads(), metavar="DIR"),
     _pipelines("--index index_folder", "File of 'mcranker index'.", type=Reads(), metavar="INDEX"),
     _pipelines("--judge-model", "Asked by the judges, apart from the writers.", metavar="MODEL"),
     _pipelines("--runs", "Repetitions of every answer.", type=_whole, metavar="N"),
-    _out("--out", "Where run folders go (runs/SUITE).", metavar="FOLDER"),
-    output_flag("results", section=OUTPUT),
-    _out("--dry-run", "Show calls, tokens and cost; send and write nothing.", is_flag=True),
+    flag("--out", "Where run folders go (runs/SUITE).", section="Output", metavar="FOLDER"),
+    output_flag("results", section="Output"),
+    dry_run_flag(),
     worker_flag(),
     no_cache_flag(),
 ]

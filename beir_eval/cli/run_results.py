@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
@@ -18,6 +19,7 @@ from beir_eval.answers.questions import read_questions
 from beir_eval.experiment.cell import Cell, CellResult, ExperimentListener
 from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.run_folder import METRICS, RunFolder, ScoreCounts
+from beir_eval.experiment.suite import DatasetSpec
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.files import read_form
 from beir_eval.report.tables import measure_text
@@ -27,17 +29,12 @@ from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import DONE, ERROR, MISSING_SCORES, Failure, as_flags, failure
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.results import cost_text
+from mcranker.events import Event
 from personas.console import numbers, table
-from personas.format import counted, seconds
+from personas.format import counted, optional, seconds
 from personas.io.atomic import write_whole
+from personas.ranking.types import Query
 from personas.sanitize import plain
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from beir_eval.experiment.suite import DatasetSpec
-    from mcranker.events import Event
-    from personas.ranking.types import Query
 
 GRID = "grid.csv"
 
@@ -46,13 +43,10 @@ class Display(ExperimentListener):
     """Shows the cell in progress, and a line for each one that is done, on standard error."""
 
     def __init__(self, invocation: Invocation, *, quiet: bool) -> None:
-        self._invocation = invocation
-        self._quiet = quiet
-        self._live: ProgressDisplay | None = None
-        self._since = time.perf_counter()
-        self._name = ""
-        self._after = 0
+        self._invocation, self._quiet = invocation, quiet
+        self._name, self._since = "", 0.0
         self.tracker = Tracker()
+        self._live = ProgressDisplay(self.tracker, wanted=False)
 
     def dataset_begins(self, spec: DatasetSpec) -> None:
         self._invocation.doing(f"preparing the data set {spec.name}")
@@ -60,16 +54,18 @@ class Display(ExperimentListener):
     def cell_begins(self, cell: Cell, place: int, count: int) -> None:
         named = f"{cell.dataset}, {cell.spec.label}" if cell.dataset else cell.spec.label
         self._name, self._since = plain(f"{named} ({place} of {count})"), time.perf_counter()
-        self._after = count - place  # cells, each taken to be as long as this one
-        self._track(self._name, len(cell.sizes), "queries")
+        # Each of the cells that follow is taken to be as long as this one.
+        self._track(Tracker(self._name, len(cell.sizes), after=count - place))
 
     def part_begins(self, what: str, queries: Iterable[str]) -> None:
-        self._track(f"{self._name}, {what}", len([*queries]), "questions")
+        name, total = f"{self._name}, {what}", len([*queries])
+        self._track(Tracker(name, total, unit="questions", after=self.tracker.after))
 
-    def _track(self, name: str, total: int, unit: str) -> None:
+    def _track(self, tracker: Tracker) -> None:
         self.close()
-        self.tracker = tracker = Tracker(name, total, unit=unit, after=self._after)
-        self._invocation.reached = lambda: f"in {name}, {tracker.reached}; run it again to go on"
+        self.tracker = tracker
+        place = f"in {tracker.stage}, {{}}; run it again to go on"
+        self._invocation.reached = lambda: place.format(tracker.reached)
         self._live = ProgressDisplay(tracker, wanted=live_is_wanted(quiet=self._quiet))
         self._live.__enter__()
 
@@ -79,8 +75,7 @@ class Display(ExperimentListener):
 
     def query_done(self, query: Query) -> None:
         self.tracker.count(self.tracker.current.pop(query.id, None))
-        if self._live is not None:
-            self._live.update()
+        self._live.update()
 
     def cell_ends(self, result: CellResult) -> None:
         self.close()
@@ -92,20 +87,16 @@ class Display(ExperimentListener):
         if result.metrics is not None:
             measure = result.metrics.measures[0]
             value = f"{measure} {measure_text(result.metrics.means[measure])}"
-            done = calls if result.metrics.taken else "foreign run"
-            say(f"{self._name}: {value}; {done}")
+            say(f"{self._name}: {value}; {calls if result.metrics.taken else 'foreign run'}")
         elif result.answers is not None:
             judge, found = next(iter(result.answers.judges.items()))
-            mean = "-" if found.mean is None else f"{found.mean:.3f}"
-            say(f"{self._name}: {judge} {mean}; {calls}")
+            say(f"{self._name}: {judge} {optional(found.mean) or '-'}; {calls}")
         elif result.unsupported:
             say(f"{self._name}: left out")
 
     def close(self) -> None:
         """Take the live display away."""
-        if self._live is not None:
-            self._live.__exit__()
-            self._live = None
+        self._live.__exit__()
 
 
 def verdict(results: Sequence[CellResult]) -> tuple[int, list[Failure]]:
@@ -159,33 +150,24 @@ def show_rankers(console: Console, results: Sequence[CellResult]) -> None:
     """Print a row for each cell of rankers."""
     stages = [result.first_stage for result in results if result.first_stage]
     measure = stages[0].measures[0] if stages else ""
+    rows = []
+    for result, stage in zip(results, stages, strict=True):
+        metrics = result.metrics
+        value, by_lot, missing = "left out" if result.unsupported else "stopped", "-", "-"
+        if metrics:
+            value = measure_text(metrics.means[measure])
+            ties = metrics.ties.get(measure)
+            by_lot = "-" if ties is None or ties.by_lot is None else measure_text(ties.by_lot)
+            missing = f"{metrics.scores.missing:,}" if metrics.scores else "-"
+        counts = (f"{result.calls:,}", f"{result.reused:,}", missing, cost_text(result.cost))
+        values = (f"{len(stage.per_query[measure]):,}", value, by_lot)
+        first = measure_text(stage.means[measure])
+        rows.append((result.dataset, result.label, *values, first, *counts))
     shown = measured_to(measure, [result.depth for result in results])
     headings = ("queries", shown, "ties by lot", "first stage", "calls now", "from ledger")
-    rows = (
-        (
-            *(result.dataset, result.label, f"{len(stage.per_query[measure]):,}"),
-            *_measured(result, measure),
-            measure_text(stage.means[measure]),
-            *(f"{result.calls:,}", f"{result.reused:,}"),
-            f"{metrics.scores.missing:,}" if metrics and metrics.scores else "-",
-            cost_text(result.cost),
-        )
-        for result, stage in zip(results, stages, strict=True)
-        for metrics in [result.metrics]
-    )
+    narrow = _narrow(*headings, "missing", "cost")
     label = Column("ranker", min_width=8, overflow="fold")
-    # Headings of two words may take two lines, so that no number is cut.
-    narrow = [replace(each, no_wrap=False) for each in numbers(*headings, "missing", "cost")]
     console.print(table(["data set", label, *narrow], rows))
-
-
-def _measured(result: CellResult, measure: str) -> tuple[str, str]:
-    """Return the measure, or why there is none, and the measure with ties drawn by lot."""
-    if result.metrics is None:
-        return "left out" if result.unsupported else "stopped", "-"
-    ties = result.metrics.ties.get(measure)
-    by_lot = "-" if ties is None or ties.by_lot is None else measure_text(ties.by_lot)
-    return measure_text(result.metrics.means[measure]), by_lot
 
 
 def show_pipelines(console: Console, judges: Sequence[str], results: Sequence[CellResult]) -> None:
@@ -198,21 +180,25 @@ def show_pipelines(console: Console, judges: Sequence[str], results: Sequence[Ce
             continue
         missing = sum(judge.missing for judge in found.judges.values())
         tokens = found.input_tokens + found.output_tokens
-        seconds = "-" if found.seconds is None else f"{found.seconds:.2f}"
         counts = (f"{count:,}" for count in (missing, found.calls, tokens))
         values = (_judged(found.judges[name]) for name in judges)
-        rows.append((each.label, *values, *counts, cost_text(found.cost), seconds))
+        took = optional(found.seconds, 2) or "-"
+        rows.append((each.label, *values, *counts, cost_text(found.cost), took))
     named = (each.replace("_", " ") for each in judges)
-    headings = numbers(*named, "missing", "calls", "tokens", "cost", "seconds")
-    narrow = [replace(each, no_wrap=False) for each in headings]
+    narrow = _narrow(*named, "missing", "calls", "tokens", "cost", "seconds")
     console.print(table([Column("pipeline", min_width=8, overflow="fold"), *narrow], rows))
     console.print(Text("±: standard deviation of the runs' means. Missing values are in no mean."))
 
 
+def _narrow(*headings: str) -> list[Column]:
+    """Columns of numbers; headings of two words may take two lines, so that no number is cut."""
+    return [replace(each, no_wrap=False) for each in numbers(*headings)]
+
+
 def _judged(judge: JudgeMetrics) -> str:
-    mean = "-" if judge.mean is None else f"{judge.mean:.3f}"
     spread = "" if judge.run_spread is None else f" ± {judge.run_spread:.3f}"
-    return mean + spread + (f", {judge.undefined:,} undefined" if judge.undefined else "")
+    undefined = f", {judge.undefined:,} undefined" if judge.undefined else ""
+    return (optional(judge.mean) or "-") + spread + undefined
 
 
 def cautions_of(experiment: Experiment, results: Sequence[CellResult]) -> list[str]:
@@ -226,7 +212,11 @@ def cautions_of(experiment: Experiment, results: Sequence[CellResult]) -> list[s
         for name, one in of.judges.items()
     )
     if rows := [*_grid(experiment)]:
-        write_whole(Path(experiment.plan.out) / GRID, _as_csv(rows))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, [*rows[0]], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_whole(Path(experiment.plan.out) / GRID, text.getvalue())
     return [each.sentence for each in (*suite_cautions(finished), *flaw_notices(values))]
 
 
@@ -240,11 +230,3 @@ def _grid(experiment: Experiment) -> Iterator[dict[str, Any]]:
             of = read_form(path, AnswerMetrics)
             if ([*of.judges], of.runs, of.questions) == (form.judges, form.runs, questions):
                 yield grid_row(spec.note.point, of)
-
-
-def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    file = io.StringIO()
-    writer = csv.DictWriter(file, [*rows[0]], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()

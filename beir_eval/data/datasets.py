@@ -11,16 +11,14 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-from pydantic import BaseModel, Field, ValidationError
+from typing import TYPE_CHECKING
 
 from beir_eval.errors import DatasetError
 from mcranker.inputs.grades import HIGHEST_GRADE
 from mcranker.inputs.trec import columns
 from mcranker.logs import safe_logger
 from mcranker.paths import is_file
-from personas.io.lines import distinct, read_records, read_texts
+from personas.io.lines import distinct, parsed, read_records, read_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -220,30 +218,14 @@ def log_absent(name: str, absent: int) -> None:
         _log.warning("%s: %d judgements are of documents outside the corpus", name, absent)
 
 
-class _CorpusLine(BaseModel, strict=True):
-    id: str = Field(alias="_id")
-    title: str | None = None
-    text: str
-
-
-class _QueryLine(BaseModel, strict=True):
-    id: str = Field(alias="_id")
-    text: str
-
-
-_Line = TypeVar("_Line", _CorpusLine, _QueryLine)
-
-
 def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     """The data set of a folder in BEIR format."""
     # Small files first: a wrong split is noticed before a large corpus has been read.
     file = _qrels_file(folder, wanted.split)
     judgements = read_qrels(file)
-    queries = {line.id: line.text for line in _read_jsonl(folder, "queries.jsonl", _QueryLine)}
-    corpus = {
-        line.id: Document(line.id, line.title or "", line.text)
-        for line in _read_jsonl(folder, "corpus.jsonl", _CorpusLine)
-    }
+    queries = {each.id: each.text for each in _read_jsonl(folder, "queries.jsonl", "_id", "text")}
+    found = _read_jsonl(folder, "corpus.jsonl", "_id", "text", "title")
+    corpus = {each.id: each for each in found}
     dataset = assemble(wanted, corpus, queries, judgements)
     absent = sum(doc_id not in corpus for grades in judgements.values() for doc_id in grades)
     log_absent(wanted.name, absent)
@@ -253,20 +235,27 @@ def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     return replace(dataset, description=said, by_model=model)
 
 
-def _read_jsonl(folder: Traversable, name: str, form: type[_Line]) -> Iterator[_Line]:
+def _read_jsonl(folder: Traversable, name: str, *keys: str) -> Iterator[Document]:
+    """The lines of a file, which hold texts under the keys; the title may be missing."""
     file, packed = folder / name, folder / f"{name}.gz"
     if packed.is_file() and not file.is_file():
         file = packed
 
-    def entries() -> Iterator[tuple[str, _Line]]:
+    def entries() -> Iterator[tuple[str, Document]]:
         missing = "; a data set in BEIR format has it"
         for place, line in read_texts(file, DatasetError, missing=missing):
-            try:
-                entry = form.model_validate_json(line)
-            except ValidationError as failure:
-                raise DatasetError(f"{place}: {_explain(failure)}") from failure
-            check_id(entry.id, "_id", place)
-            yield place, entry
+            found = parsed(line, [place], DatasetError)
+            if not isinstance(found, dict):
+                raise DatasetError(f"{place}: not a JSON object")
+            if found.get("title") is None:
+                found["title"] = ""
+            for key in keys:
+                if key not in found:
+                    raise DatasetError(f"{place}: the key {key!r} is missing")
+                if not isinstance(value := found[key], str):
+                    raise DatasetError(f"{place}: {key!r} is {value!r}; it should be a text")
+            check_id(found["_id"], "_id", place)
+            yield place, Document(found["_id"], found["title"], found["text"])
 
     return distinct(entries(), DatasetError)
 
@@ -282,13 +271,3 @@ def _qrels_file(folder: Traversable, split: str) -> Traversable:
         found = f"there is {', '.join(others)}" if others else "there is no qrels/*.tsv at all"
         raise DatasetError(f"{file}: no judgements of split {split!r}; {found}")
     return file
-
-
-def _explain(failure: ValidationError) -> str:
-    first = failure.errors(include_url=False)[0]
-    if first["type"] == "json_invalid":
-        return f"not JSON: {first['ctx']['error']}"
-    key = ".".join(map(str, first["loc"]))
-    if first["type"] == "missing":
-        return f"the key {key!r} is missing"
-    return f"{key!r} is {first['input']!r}; it should be a text" if key else "not a JSON object"

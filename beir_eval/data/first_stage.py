@@ -169,16 +169,21 @@ def _documents(dataset: Dataset) -> Iterator[tuple[str, str, str]]:
     return ((each.id, each.title, each.text) for each in dataset.corpus.values())
 
 
-def _from_file(dataset: Dataset, stage: FirstStage, path: Path) -> Found:
-    listed = read_trec(path)
-    run = {query_id: listed.get(query_id, [])[: stage.depth] for query_id in dataset.queries}
-    absent = [query_id for query_id in run if query_id not in listed]
-    if absent and len(absent) == len(run):
+def read_run(path: Path, dataset: Dataset) -> Found:
+    """Read a TREC run that has some of the queries."""
+    listed, queries = read_trec(path, needed=True), dataset.queries
+    if not listed.keys() & queries.keys():
         raise RunError(
-            f"{path}: none of the {len(run)} queries of {dataset.name} is in this run, which "
-            f"begins with query {next(iter(listed), '')!r}; is it of another data set or split?"
+            f"{path}: none of the {len(queries)} queries of {dataset.name} is in this run, which "
+            f"begins with query {next(iter(listed))!r}; is it of another data set or split?"
         )
-    if absent:
+    return listed
+
+
+def _from_file(dataset: Dataset, stage: FirstStage, path: Path) -> Found:
+    listed = read_run(path, dataset)
+    run = {query_id: listed.get(query_id, [])[: stage.depth] for query_id in dataset.queries}
+    if absent := [query_id for query_id in run if query_id not in listed]:
         _log.warning(
             "%s: %d of %d queries are not in this run, e.g. %r; nothing is ranked for them",
             path,

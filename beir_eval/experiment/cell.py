@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -160,9 +161,9 @@ class Cell(ABC):
     failed: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
-    @abstractmethod
     def dataset(self) -> str:
         """Name of the data set; empty if there is none."""
+        return ""
 
     @property
     @abstractmethod
@@ -195,14 +196,22 @@ class Cell(ABC):
                     return error, error
         return None, last
 
-    def plain_options(self) -> dict[str, Any]:
-        """Options as a manifest has them."""
-        options = self.spec.options
-        return {name: _plain(options[name]) for name in options if name not in HOW_NOT_WHAT}
+    def result(self, **more: Any) -> CellResult:
+        """The result of this cell."""
+        return CellResult(self.dataset, self.spec.label, self.path, **more)
 
-    def write_manifest(self, manifest: RunManifest, *, begun: bool) -> None:
+    def begin(self, *, begun: bool, **more: Any) -> None:
         """Write the manifest; if the folder is `begun`, with the same choices alone."""
-        path = self.path / MANIFEST
+        from mcranker import __version__
+
+        options, path = self.spec.options, self.path / MANIFEST
+        manifest = RunManifest(
+            label=self.spec.label,
+            options={name: _plain(options[name]) for name in options if name not in HOW_NOT_WHAT},
+            versions={"mcranker": __version__, "python": platform.python_version()},
+            suite=self.spec.note,
+            **more,
+        )
         if path.exists():
             known = RunFolder.open(self.path).manifest
             if begun and (changed := _changed(known, manifest)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,7 +29,6 @@ from beir_eval.experiment.run_folder import (
     METRICS,
     PIPELINE,
     AnswersNote,
-    RunManifest,
 )
 from beir_eval.experiment.suite import RankerSpec
 from beir_eval.experiment.suite_form import SuiteForm, folder_name
@@ -81,24 +79,24 @@ async def pipeline_cells(
 ) -> AsyncIterator[list[PipelineCell]]:
     """The cells of a suite of pipelines; without a budget they are for estimates alone."""
     questions = read_questions(form.questions)[: form.limit]
-    options = plan.options
-    judging = partial(
-        judges_of,
-        form.judges,
-        model=form.judge_model or None,
-        base_url=form.judge_base_url or options.get("base_url"),
-        **{name: options[name] for name in _OF_JUDGES if options.get(name) is not None},
-    )
+    options, usage, judge = plan.options, UsageTable(), ""
     async with AsyncExitStack() as stack:
         index = _indexes(form, stack)
-        ledger = options.get("ledger", "default")
-        usage, judge = UsageTable(), ""
+        paid: dict[str, Any] = {"ledger": options.get("ledger", "default")}
         if budget is not None:
-            ledger = Layers(RankerConfig(), ledger).ledger
+            ledger = Layers(RankerConfig(), paid["ledger"]).ledger
             if ledger is not None:
                 stack.push_async_callback(ledger.aclose)
-            judging = partial(judging, usage=usage, budget=budget)
-        judging = partial(judging, ledger=ledger)
+            paid = {"ledger": ledger, "budget": budget}
+        judging = partial(
+            judges_of,
+            form.judges,
+            model=form.judge_model or None,
+            base_url=form.judge_base_url or options.get("base_url"),
+            usage=usage,
+            **{name: options[name] for name in _OF_JUDGES if options.get(name) is not None},
+            **paid,
+        )
         if budget is not None:
             async with judging() as judges:
                 judge = next(filter(None, (each.asked_model for each in judges.values())), "")
@@ -106,17 +104,13 @@ async def pipeline_cells(
         for spec in specs:
             config, given = spec.stages()
             own = {key: value for key, value in given.items() if key not in _BUDGETS}
-            own |= {"ledger": ledger} | ({"budget": budget} if budget else {})
-            make = partial(RAGPipeline, index(config.chunks), config, **own)
+            make = partial(RAGPipeline, index(config.chunks), config, **{**own, **paid})
             if budget is not None:  # one that cannot be made is an error before anything is asked
                 await make().aclose()
             folder = Path(plan.out) / folder_name(spec.label)
-            about = index(config.chunks).describe()
-            named = {} if form.index else {"digest": Path(about["path"]).stem}
             cells.append(
                 PipelineCell(
-                    *(folder, spec, form, questions, config, given, make),
-                    *(judging, judge, usage, named),
+                    folder, spec, form, questions, config, given, make, judging, judge, usage
                 )
             )
         yield cells
@@ -155,12 +149,7 @@ class PipelineCell(Cell):
     judging: _Judging
     judge: str  # the model that the judges ask
     usage: UsageTable  # of the judges of all cells
-    documents: Mapping[str, Any]  # of the index, besides what it says of itself
     calls: int = field(default=0, init=False)
-
-    @property
-    def dataset(self) -> str:
-        return ""
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -193,14 +182,8 @@ class PipelineCell(Cell):
                 f"run-{n + 1}/{name}" for n in range(len(runs)) for name in (ANSWERS, JUDGEMENTS)
             ]
             self.mark_finished([*kept, METRICS])
-        return CellResult(
-            "",
-            self.spec.label,
-            self.path,
-            answers=metrics,
-            calls=self.calls + self.usage.total.calls - before,
-            stopped=stopped,
-        )
+        calls = self.calls + self.usage.total.calls - before
+        return self.result(answers=metrics, calls=calls, stopped=stopped)
 
     async def estimate(self) -> Estimate:
         """Estimate all repetitions, judges included, as if the ledger had no judgement."""
@@ -217,8 +200,6 @@ class PipelineCell(Cell):
         return found
 
     def _begin(self, pipeline: RAGPipeline) -> None:
-        from mcranker import __version__
-
         assert isinstance(pipeline.index, Index)
         about, fields = pipeline.index.describe(), RankerConfig.model_fields
         choices = {
@@ -229,28 +210,24 @@ class PipelineCell(Cell):
         ranker = {} if pipeline.ranker is None else dict(pipeline.ranker.models.names)
         asked = self.questions
         rows = ((x.id, x.query.conversation, json_text(x.golden_answers)) for x in asked)
+        documents = {key: about[key] for key in ("mark", "chunks", "documents", "passages")}
+        if not self.form.index:
+            documents["digest"] = Path(about["path"]).stem
         answers = AnswersNote(
             judges=tuple(self.form.judges),
             judge=self.judge,
             runs=self.form.runs,
-            documents={
-                **{key: about[key] for key in ("mark", "chunks", "documents", "passages")},
-                **self.documents,
-            },
+            documents=documents,
             golden={each.id: each.golden_answers for each in asked},
         )
-        manifest = RunManifest(
-            label=self.spec.label,
+        self.begin(
+            begun=any(self.path.glob(f"run-*/{ANSWERS}")),
             ranker=PIPELINE,
-            options=self.plain_options(),
             config={**self.config.model_dump(mode="json"), "options": choices},
             models={**ranker, **{task: chat.name for task, chat in pipeline.models.items()}},
-            versions={"mcranker": __version__, "python": platform.python_version()},
             data=digest_of(rows),
-            suite=self.spec.note,
             answers=answers,
         )
-        self.write_manifest(manifest, begun=any(self.path.glob(f"run-*/{ANSWERS}")))
 
     async def _answer(
         self, path: Path, pipeline: RAGPipeline, listener: ExperimentListener

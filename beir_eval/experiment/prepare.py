@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,21 +22,20 @@ from beir_eval.experiment.run_folder import (
     RANKINGS,
     DataFolder,
     DataManifest,
-    FirstStageNote,
     ForeignNote,
     digests,
 )
 from beir_eval.experiment.suite_form import DATASET
 from beir_eval.files import locked, write_form
 from beir_eval.measures.ties import Tied, measured
-from mcranker.errors import RunError
-from mcranker.inputs.trec import read_trec, with_ties, write_trec
+from mcranker.inputs.trec import with_ties, write_trec
 from mcranker.logs import safe_logger
 from personas.io.atomic import replacing_folder
 from personas.ranking.types import Passage, Query
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
+    from beir_eval.data.first_stage import FirstStage
     from mcranker.inputs.trec import Run
 
 _FILES = ("queries.jsonl", "qrels.tsv", "passages.jsonl", "first_stage.trec", METRICS)
@@ -55,7 +54,7 @@ class RankingInput:
     run: Run  # the first stage's run
     texts: Mapping[str, tuple[str, str]]  # document id -> title and text, of the passages in `run`
     # Path -> foreign run and what of it did not fit, of those that the suite has.
-    foreign: Mapping[str, tuple[Run, ForeignNote]] = field(default_factory=dict)
+    foreign: Mapping[str, tuple[Run, ForeignNote]]
 
     def work(self, query_ids: Sequence[str] | None = None) -> Iterator[tuple[Query, list[Passage]]]:
         """Queries with their passages in first-stage order, as rankers take them."""
@@ -92,14 +91,14 @@ def chosen_queries(
 def prepare(
     dataset: Dataset,
     run: Run,
+    stage: FirstStage,
     *,
-    depth: int,
-    first_stage: FirstStageNote,
     queries_in_full: int,
-    about: str = "",
+    about: str,
+    foreign: Mapping[str, tuple[Run, ForeignNote]],
 ) -> RankingInput:
     """Return the input of rankers for `dataset`."""
-    kept = {query_id: list(run.get(query_id, ()))[:depth] for query_id in dataset.queries}
+    kept = {query_id: list(run.get(query_id, ()))[: stage.depth] for query_id in dataset.queries}
     wanted = dict.fromkeys(doc_id for documents in kept.values() for doc_id, _ in documents)
     documents = {doc_id: dataset.corpus[doc_id] for doc_id in wanted}
     texts = {doc_id: (each.title, each.text) for doc_id, each in documents.items()}
@@ -111,14 +110,13 @@ def prepare(
         documents=len(dataset.corpus),
         queries=len(dataset.queries),
         queries_in_full=queries_in_full,
-        depth=depth,
-        first_stage=first_stage,
+        depth=stage.depth,
+        first_stage=stage.note(),
         content=_fingerprint(dataset, kept, texts),
         judge=dataset.by_model,
     )
-    return RankingInput(
-        manifest, about or dataset.about, dataset.queries, dataset.qrels, kept, texts
-    )
+    about = about or dataset.about
+    return RankingInput(manifest, about, dataset.queries, dataset.qrels, kept, texts, foreign)
 
 
 def read_foreign(named: str, dataset: Dataset, depth: int) -> tuple[Run, ForeignNote]:
@@ -126,16 +124,11 @@ def read_foreign(named: str, dataset: Dataset, depth: int) -> tuple[Run, Foreign
 
     Scores that the file sets apart by the smallest step, as `write_trec` does, are equal again.
     """
-    from beir_eval.data.first_stage import absent_documents
+    from beir_eval.data.first_stage import absent_documents, read_run
 
     path = Path(named.replace(DATASET, dataset.name)).expanduser()
-    listed, queries = read_trec(path, needed=True), dataset.queries
+    listed, queries = read_run(path, dataset), dataset.queries
     whole = {each: with_ties(listed[each]) for each in queries if each in listed}
-    if not whole:
-        raise RunError(
-            f"{path}: none of the {len(queries)} queries of {dataset.name} is in this run, "
-            f"which begins with query {next(iter(listed))!r}; is it of another data set or split?"
-        )
     run = {query_id: found[:depth] for query_id, found in whole.items()}
     note = ForeignNote(
         file=path.name,

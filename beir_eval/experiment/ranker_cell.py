@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -47,8 +47,8 @@ from personas.ranking.usage import UsageTable
 if TYPE_CHECKING:
     from beir_eval.experiment.prepare import RankingInput
     from mcranker.events import Event
+    from mcranker.inputs.trec import Run
     from mcranker.rankers import RankedQuery, Ranker
-    from mcranker.ranking import Ranking
 
 _FILES = (RANKINGS, "run.trec", METRICS)
 _LONGEST_REASON = 120
@@ -88,13 +88,13 @@ class RankerCell(Cell):
         """Rank what is open, and measure it all."""
         if self.spec.run:
             with interruptible():
-                return self._result(self._keep_foreign())
+                return self._result(metrics=self._keep_foreign())
         try:
             return await self._ranked(listener)
         except UnsupportedCapability as failure:
             if self.spec.note is None:  # in a suite, it is a result
                 raise
-            return self._result(None, stopped=failure)
+            return self._result(stopped=failure)
 
     async def _ranked(self, listener: ExperimentListener) -> CellResult:
         paid: list[tuple[int, float | None]] = []
@@ -108,7 +108,8 @@ class RankerCell(Cell):
             listener.query_done(ranked.query)
             ranking = ranked.ranking
             if ranking is not None and not ranking.failure:
-                self.keep(ranking)
+                append_whole(self._rankings, ranking_line(ranking))
+                self.done.add(ranking.query.id)
                 paid.append((ranking.usage.calls, ranking.cost))
                 reused += ranking.reused.calls
                 return None
@@ -118,47 +119,44 @@ class RankerCell(Cell):
             return error
 
         stopped: Exception | None = None
-        async with make_ranker(self.spec.ranker, self.spec.options) as made:
-            ranker = made.within(self.budget) if self.budget.limited else made
-            self.begin(ranker)
-            metrics = self.finished()
+        async with connected(self.spec.ranker, self.spec.options, self.budget) as ranker:
+            self._begin(ranker)
+            metrics = self._finished()
             if metrics is None:
                 work = self.prepared.work([*self.sizes])
                 stopped, last = await self.take(ranker.arank_many(work, emit=emit), keep)
                 if not self.done:
                     stopped = stopped or last  # a mean over nothing but failures says nothing
                 with interruptible():
-                    metrics = None if stopped else self.finish()
+                    metrics = None if stopped else self._finish()
         costs = [cost for _, cost in paid if cost is not None]
         calls, cost = sum(calls for calls, _ in paid), sum(costs)
         known = cost if len(costs) == len(paid) else None
-        return self._result(metrics, calls=calls, cost=known, reused=reused, stopped=stopped)
-
-    def _result(self, metrics: Metrics | None, **more: Any) -> CellResult:
-        return CellResult(
-            self.dataset,
-            self.spec.label,
-            self.path,
-            metrics,
-            first_stage=self.first_stage,
-            depth=self.prepared.manifest.depth,
-            **more,
+        return self._result(
+            metrics=metrics, calls=calls, cost=known, reused=reused, stopped=stopped
         )
 
-    def begin(self, ranker: Ranker) -> None:
-        """Make the folder, or see that what is ranked there was ranked with the same choices."""
+    def _result(self, **more: Any) -> CellResult:
+        return self.result(first_stage=self.first_stage, depth=self.prepared.manifest.depth, **more)
+
+    def _begin(self, ranker: Ranker) -> None:
         # Another program may have ranked some since they were counted.
         vars(self).pop("done", None)
         if cut_torn_line(self._rankings):
             _log.warning("%s: the last ranking was torn; it is made again", self._rankings)
-        self.write_manifest(self._manifest(ranker), begun=bool(self.done))
+        endpoint = getattr(ranker.models.scoring, "endpoint", "")
+        self.begin(
+            begun=bool(self.done),
+            ranker=self.spec.ranker,
+            config=ranker.config.recorded(how=False),
+            models=dict(ranker.models.names),
+            server=shown_url(endpoint) if "://" in endpoint else "",  # else a model in this process
+            weak_judge=ranker.models.scoring.capabilities.weak_judge,
+            prompt_hashes=dict(ranker.prompt_hashes),
+            data=self.prepared.manifest.content,
+        )
 
-    def keep(self, ranking: Ranking) -> None:
-        """Add a ranking to the folder; it stays, whatever happens next."""
-        append_whole(self._rankings, ranking_line(ranking))
-        self.done.add(ranking.query.id)
-
-    def finish(self) -> Metrics:
+    def _finish(self) -> Metrics:
         """Write the TREC run, the measures, and the rankings in the order of the queries."""
         self._rankings.touch()
         offsets = index_rankings(self._rankings, finished=True).offsets
@@ -175,15 +173,13 @@ class RankerCell(Cell):
                 if query_id in offsets:
                     lines.seek(offsets[query_id])
                     file.write(lines.readline())
-        outcome = Outcome(self.prepared.texts)
-        for ranking in read_rankings(self._rankings):
-            outcome.take(ranking)
-        metrics = outcome.metrics(self.prepared.qrels, self.measures, self.failed)
-        self._write(outcome.run, metrics)
+        run, metrics = _measured(read_rankings(self._rankings), self.prepared, self.measures)
+        metrics = metrics.model_copy(update={"failed": dict(self.failed)})
+        self._write(run, metrics)
         self.mark_finished(_FILES)
         return metrics
 
-    def finished(self) -> Metrics | None:
+    def _finished(self) -> Metrics | None:
         """The measures, if all queries are done and none failed; else None."""
         if not (self.path / METRICS).exists() or self.sizes:
             return None
@@ -191,7 +187,7 @@ class RankerCell(Cell):
         if not folder.manifest.finished:
             return None
         metrics = folder.metrics()
-        return metrics if metrics.measures == tuple(self.measures) else self.finish()
+        return metrics if metrics.measures == tuple(self.measures) else self._finish()
 
     def _keep_foreign(self) -> Metrics:
         """Measure a foreign run, in place of what an earlier file of that label left there."""
@@ -230,24 +226,6 @@ class RankerCell(Cell):
     def _rankings(self) -> Path:
         return self.path / RANKINGS
 
-    def _manifest(self, ranker: Ranker) -> RunManifest:
-        from mcranker import __version__
-
-        endpoint = getattr(ranker.models.scoring, "endpoint", "")
-        return RunManifest(
-            label=self.spec.label,
-            ranker=self.spec.ranker,
-            options=self.plain_options(),
-            config=ranker.config.recorded(how=False),
-            models=dict(ranker.models.names),
-            server=shown_url(endpoint) if "://" in endpoint else "",  # else a model in this process
-            weak_judge=ranker.models.scoring.capabilities.weak_judge,
-            prompt_hashes=dict(ranker.prompt_hashes),
-            versions={"mcranker": __version__, "python": platform.python_version()},
-            data=self.prepared.manifest.content,
-            suite=self.spec.note,
-        )
-
 
 def make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
     """Return a ranker that returns all passages."""
@@ -255,109 +233,90 @@ def make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
     return make(**{"top_n": None, **options})
 
 
-@dataclass(slots=True)
-class Outcome:
-    """Collects rankings one by one and sums them up; keeps ids and scores."""
+@asynccontextmanager
+async def connected(name: str, options: Mapping[str, Any], budget: Budget) -> AsyncIterator[Ranker]:
+    """Make a ranker for the time of the block, its calls paid from the budget."""
+    async with make_ranker(name, options) as made:
+        yield made.within(budget) if budget.limited else made
 
-    # Document id -> title and text; equal passages were judged as one.
-    texts: Mapping[str, tuple[str, str]]
-    # Query id -> (document id, score), best first. A passage without a score of its own has the
-    # highest that it could have got, or one below all others.
-    run: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
-    _tied: dict[str, Tied] = field(default_factory=dict)
-    _counts: Counter[str] = field(default_factory=Counter)  # as `ScoreCounts` has them
-    _short_teams: int = 0
-    _cut: int = 0
-    _reasons: Counter[str] = field(default_factory=Counter)
-    _used: UsageTable = field(default_factory=UsageTable)
-    _seconds: list[float] = field(default_factory=list)
 
-    def take(self, ranking: RankingRecord) -> None:
-        """Count a ranking; texts may be left out."""
-        query_id = ranking.query.id
-        self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
-        self.run[query_id] = _with_numbers(ranking.run)
-        self._cut += any(hit.cut for hit in ranking.hits)
-        size = ranking.config.get("team_size")
-        if ranking.team is not None and isinstance(size, int):
-            self._short_teams += len(ranking.team.members) < size
-        ensemble = find_ensemble(ranking.config)
-        assessed = ensemble is not None and ensemble.asks
-        missing = ranking.missing
-        given = sum(score is not None for hit in ranking.hits for score in hit.scores.values())
-        if assessed:  # whose score is the final one, and no persona's
-            given += sum(ASSESSOR not in hit.missing for hit in ranking.judged)
-        self._counts["missing"] += len(missing)
-        self._counts["asked"] += given + len(missing)
-        self._reasons.update(_in_short(each.reason) for each in missing)
-        if (counts := ranking.comparisons) is not None:
-            self._counts.update(
-                asked=counts.asked,
-                comparisons=counts.asked,
-                missing=counts.failed,
-            )
-            if counts.failed:
-                self._reasons[_in_short(counts.reason)] += counts.failed
+def _measured(
+    rankings: Iterable[RankingRecord], prepared: RankingInput, measures: Sequence[str]
+) -> tuple[Run, Metrics]:
+    """The TREC run of rankings, which are read one by one, and its metrics."""
+    run: dict[str, list[tuple[str, float]]] = {}
+    tied: dict[str, Tied] = {}
+    counts, reasons = Counter[str](), Counter[str]()
+    used, seconds = UsageTable(), list[float]()
+    for ranking in rankings:
+        run[ranking.query.id] = _with_numbers(ranking.run)
+        tied[ranking.query.id] = Tied.of_ranking(ranking, prepared.texts)
+        _count(ranking, counts, reasons)
         for table in (ranking.calls, ranking.calls.reused):
             for key, usage in table.items():
-                self._used.add(*key, usage)
+                used.add(*key, usage)
         # What the ledger had took no time that says anything.
-        if "total" in ranking.seconds and not any(
-            stage in _OF_SCORES for stage, _, _ in ranking.calls.reused
-        ):
-            self._seconds.append(ranking.seconds["total"])
+        reused = any(stage in _OF_SCORES for stage, _, _ in ranking.calls.reused)
+        if "total" in ranking.seconds and not reused:
+            seconds.append(ranking.seconds["total"])
+    scores = ScoreCounts(
+        **{name: counts[name] for name in ("asked", "comparisons", "missing")},
+        reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+        unreadable=sum(usage.unreadable for usage in used.values()),
+    )
+    more = {"short_teams": counts["short_teams"], "cut": counts["cut"], "scores": scores}
+    metrics = measured(run, tied, prepared.qrels, measures)
+    return run, metrics.model_copy(update={**more, "taken": _taken(used, seconds)})
 
-    def metrics(
-        self,
-        qrels: Mapping[str, Mapping[str, int]],
-        measures: Sequence[str],
-        failed: Mapping[str, str],
-    ) -> Metrics:
-        """The measures over all judged queries, and the sums; `failed` is query id -> why."""
-        scores = ScoreCounts(
-            **self._counts,
-            reasons=dict(sorted(self._reasons.items(), key=lambda item: (-item[1], item[0]))),
-            unreadable=sum(usage.unreadable for usage in self._used.values()),
-        )
-        return measured(self.run, self._tied, qrels, measures).model_copy(
-            update={
-                "failed": dict(failed),
-                "short_teams": self._short_teams,
-                "cut": self._cut,
-                "scores": scores,
-                "taken": self._taken(),
-            }
-        )
 
-    def _taken(self) -> RunCost:
-        import numpy as np
+def _count(ranking: RankingRecord, counts: Counter[str], reasons: Counter[str]) -> None:
+    """Count the scores of a ranking, and why some are missing."""
+    missing, ensemble = ranking.missing, find_ensemble(ranking.config)
+    given = sum(score is not None for hit in ranking.hits for score in hit.scores.values())
+    if ensemble is not None and ensemble.asks:  # the final score is an assessor's, no persona's
+        given += sum(ASSESSOR not in hit.missing for hit in ranking.judged)
+    counts.update(missing=len(missing), asked=given + len(missing))
+    reasons.update(_in_short(each.reason) for each in missing)
+    if (compared := ranking.comparisons) is not None:
+        made, failed = compared.asked, compared.failed
+        counts.update(asked=made, comparisons=made, missing=failed)
+        if failed:
+            reasons[_in_short(compared.reason)] += failed
+    counts["cut"] += any(hit.cut for hit in ranking.hits)
+    size = ranking.config.get("team_size")
+    if ranking.team is not None and isinstance(size, int):
+        counts["short_teams"] += len(ranking.team.members) < size
 
-        from mcranker.llm.prices import cost
-        from personas.ranking.usage import Usage
 
-        sorted_rows = [(key, self._used[key]) for key in sorted(self._used)]
-        total = sum((usage for _, usage in sorted_rows), start=Usage())
-        # Priced together, so that it makes no difference which answers were there already.
-        costs = [cost(model, usage) for (_, _, model), usage in sorted_rows]
-        known = [each for each in costs if each is not None]
-        timed = None
-        if self._seconds:
-            ends = np.percentile(self._seconds, (50, 90, 99))
-            p50, p90, p99 = (round(float(each), 3) for each in ends)
-            timed = Percentiles(queries=len(self._seconds), p50=p50, p90=p90, p99=p99)
-        return RunCost(
-            calls=total.calls,
-            input_tokens=total.input_tokens,
-            cached_input_tokens=total.cached_input_tokens,
-            output_tokens=total.output_tokens,
-            # The order of the answers must not show in the last digits.
-            seconds=round(total.seconds, 3),
-            cost=round(math.fsum(known), 9) if len(known) == len(costs) else None,
-            query_seconds=timed,
-        )
+def _taken(used: UsageTable, seconds: Sequence[float]) -> RunCost:
+    import numpy as np
+
+    from mcranker.llm.prices import cost
+    from personas.ranking.usage import Usage
+
+    sorted_rows = [(key, used[key]) for key in sorted(used)]
+    total = sum((usage for _, usage in sorted_rows), start=Usage())
+    # Priced together, so that it makes no difference which answers were there already.
+    costs = [cost(model, usage) for (_, _, model), usage in sorted_rows]
+    known = [each for each in costs if each is not None]
+    timed = None
+    if seconds:
+        p50, p90, p99 = (round(float(each), 3) for each in np.percentile(seconds, (50, 90, 99)))
+        timed = Percentiles(queries=len(seconds), p50=p50, p90=p90, p99=p99)
+    return RunCost(
+        calls=total.calls,
+        input_tokens=total.input_tokens,
+        cached_input_tokens=total.cached_input_tokens,
+        output_tokens=total.output_tokens,
+        # The order of the answers must not show in the last digits.
+        seconds=round(total.seconds, 3),
+        cost=round(math.fsum(known), 9) if len(known) == len(costs) else None,
+        query_seconds=timed,
+    )
 
 
 def _with_numbers(run: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The run, where a passage without a score has one below all before it."""
     numbered: list[tuple[str, float]] = []
     for doc_id, score in run:
         below = min([0.0, *(before for _, before in numbered[-1:])]) - 1.0

@@ -33,7 +33,7 @@ from beir_eval.experiment.prepare import (
     prepare,
     read_foreign,
 )
-from beir_eval.experiment.ranker_cell import RankerCell, make_ranker
+from beir_eval.experiment.ranker_cell import RankerCell, connected, make_ranker
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
 from beir_eval.files import locked
@@ -121,15 +121,10 @@ class Experiment:
         files = [each.run for each in self.rankers if each.run]
         foreign = {file: read_foreign(file, chosen, stage.depth) for file in files}
         run = find(chosen, stage, cache=plan.cache)
-        prepared = prepare(
-            chosen,
-            run,
-            depth=stage.depth,
-            first_stage=stage.note(),
-            queries_in_full=sum(bool(grades) for grades in whole.qrels.values()),
-            about=spec.about,
+        in_full = sum(map(bool, whole.qrels.values()))
+        return prepare(
+            chosen, run, stage, queries_in_full=in_full, about=spec.about, foreign=foreign
         )
-        return replace(prepared, foreign=foreign)
 
     def cells(
         self, prepared: RankingInput, first_stage: Metrics | None = None
@@ -207,8 +202,8 @@ class Experiment:
             for spec in self.rankers:
                 if spec.run:
                     continue
-                async with make_ranker(spec.ranker, spec.options) as made, aclosing(budget):
-                    ranker = made.within(budget) if budget.limited else made
+                made = connected(spec.ranker, spec.options, budget)
+                async with made as ranker, aclosing(budget):
                     share_budget(budget, ranker.models.ledger, self._name())
                     about = run_name(ranker.name, ranker.models.names.values(), ranker.config)
                     name = partial(_piece_name, f"{about} {prepared.manifest.dataset}")

@@ -33,7 +33,7 @@ import os
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, ClassVar, Generic, Literal, Self, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -298,21 +298,44 @@ class Metrics(_Kept):
     taken: RunCost | None = None  # calls, tokens, time and cost; None for a first stage
 
 
-@dataclass(frozen=True, slots=True)
-class DataFolder:
-    """Ranked data on disk. Everything but the manifest is read on demand."""
+_Manifest = TypeVar("_Manifest", DataManifest, RunManifest)
 
+
+@dataclass(frozen=True, slots=True)
+class _Folder(Generic[_Manifest]):
     path: Path
-    manifest: DataManifest
+    manifest: _Manifest
+    _form: ClassVar[Any]
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> DataFolder:
+    def open(cls, path: str | os.PathLike[str]) -> Self:
         """The folder at `path`.
 
         Raises:
             RunFolderError: it is none, or cannot be read.
         """
-        return cls(Path(path), read_form(Path(path, MANIFEST), DataManifest))
+        return cls(Path(path), read_form(Path(path, MANIFEST), cls._form))
+
+    def _metrics(self) -> Metrics:
+        path = self.path / METRICS
+        metrics = read_form(path, Metrics)
+        for name in metrics.measures or ("",):
+            if name not in metrics.means or name not in metrics.per_query:
+                what = f"no values of the measure {name!r}" if name else "no measure"
+                raise RunFolderError(f"{path}: {what} in it; bring back the whole file")
+        return metrics
+
+    def changed(self) -> list[str]:
+        """Files that are not as they were written, or gone."""
+        files = self.manifest.files
+        found = digests(self.path, files)
+        return [name for name, digest in files.items() if found.get(name) != digest]
+
+
+class DataFolder(_Folder[DataManifest]):
+    """Ranked data on disk. Everything but the manifest is read on demand."""
+
+    _form = DataManifest
 
     def queries(self) -> dict[str, str]:
         """Query id -> text, in the order of the data set."""
@@ -341,28 +364,13 @@ class DataFolder:
 
     def metrics(self) -> Metrics:
         """Values of the first stage's run."""
-        return _read_metrics(self.path)
-
-    def changed(self) -> list[str]:
-        """Files that are not as they were written, or gone."""
-        return _changed(self.path, self.manifest.files)
+        return self._metrics()
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunFolder(_Folder[RunManifest]):
     """One run on disk. Everything but the manifest is read when it is asked for."""
 
-    path: Path
-    manifest: RunManifest
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """The folder at `path`.
-
-        Raises:
-            RunFolderError: it is none, or cannot be read.
-        """
-        return cls(Path(path), read_form(Path(path, MANIFEST), RunManifest))
+    _form = RunManifest
 
     def data(self) -> DataFolder:
         """The data that was ranked.
@@ -388,11 +396,7 @@ class RunFolder:
             raise RunFolderError(
                 f"{self.path}: the run is not finished; run the same 'beir-eval run' again"
             )
-        return _read_metrics(self.path)
-
-    def changed(self) -> list[str]:
-        """Files that are not as they were when the run was finished, or gone."""
-        return _changed(self.path, self.manifest.files)
+        return self._metrics()
 
     def run(self) -> dict[str, list[tuple[str, float]]]:
         """The run: query id -> (document id, score), best first."""
@@ -501,21 +505,6 @@ def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
                 f"{folder / name}: cannot be read: {failure.strerror}"
             ) from failure
     return found
-
-
-def _changed(folder: Path, files: Mapping[str, str]) -> list[str]:
-    found = digests(folder, files)
-    return [name for name, digest in files.items() if found.get(name) != digest]
-
-
-def _read_metrics(folder: Path) -> Metrics:
-    path = folder / METRICS
-    metrics = read_form(path, Metrics)
-    for name in metrics.measures or ("",):
-        if name not in metrics.means or name not in metrics.per_query:
-            what = f"no values of the measure {name!r}" if name else "no measure"
-            raise RunFolderError(f"{path}: {what} in it; bring back the whole file")
-    return metrics
 
 
 def _lines(path: Path) -> Iterator[Line]:

@@ -202,7 +202,18 @@ def load_suite(
     text, place, base = _found(name_or_path)
     form = read_form(text, place)
     name = Path(name_or_path).name.removesuffix(_SUFFIX)
-    note = SuiteNote(name=name, title=form.title, figure=form.figure)
+    note = SuiteNote(
+        name=name,
+        title=form.title,
+        figure=form.figure,
+        paper_table=form.paper_table,
+        baseline=form.baseline,
+        rankers=tuple(each.label for each in form.rankers),
+        paper_rows={each.label: each.paper_row for each in form.rankers if each.paper_row},
+        not_run=tuple(form.paper_rows),
+        ours=tuple(each.name for each in form.factors if each.ours),
+        formula=form.anova.get("formula", ""),
+    )
     with _named(place):
         reader = _Reader(base, _models(form, base, models or {}))
         rankers, pipelines = [*reader.rankers(form, note)], [*reader.pipelines(form, note)]
@@ -245,15 +256,6 @@ class _Reader:
     models: Mapping[str, str]  # names -> models that options may name
 
     def rankers(self, form: SuiteForm, note: SuiteNote) -> Iterator[RankerSpec]:
-        note = note.model_copy(
-            update={
-                "paper_table": form.paper_table,
-                "baseline": form.baseline,
-                "rankers": tuple(each.label for each in form.rankers),
-                "paper_rows": {x.label: x.paper_row for x in form.rankers if x.paper_row},
-                "not_run": tuple(form.paper_rows),
-            }
-        )
         for number, entry in enumerate(form.rankers):
             own = {name: getattr(entry, name) for name in ("paper_row", "x", "series")}
             of_entry = note.model_copy(update={"place": number, **own})
@@ -270,9 +272,6 @@ class _Reader:
     def pipelines(self, form: SuiteForm, note: SuiteNote) -> Iterator[RankerSpec]:
         keys, settings, entries = own_keys(), _flat(form.settings), [*_entries(form)]
         check_labels(label for label, *_ in entries)
-        ours = tuple(each.name for each in form.factors if each.ours)
-        formula = form.anova.get("formula", "")
-        of_suite = {"description": form.description, "ours": ours, "formula": formula}
         for number, (label, preset, own, of_entry) in enumerate(entries):
             given = {**settings, **_flat(own)}
             with _named(f"pipeline {label!r}"):
@@ -281,7 +280,8 @@ class _Reader:
                 own_options = self._options(divided(given)[0], keys, "a pipeline")
                 if self.base is not None and is_file(self.base / preset):
                     preset = str(self.base / preset)
-                made = note.model_copy(update={"place": number, **of_suite, **of_entry})
+                of_entry |= {"place": number, "description": form.description}
+                made = note.model_copy(update=of_entry)
                 options, named = {**given, **own_options}, frozenset(_flat(own))
                 spec = RankerSpec(label, PIPELINE, options, made, named, preset=preset)
                 spec.stages()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from beir_eval.experiment.run_folder import Metrics, TieBounds
 from beir_eval.measures.metrics import Evaluator, evaluate, judged_share
-from personas.ensembles import Rule, descending, distinct, find_ensemble
+from personas.ensembles import descending, distinct, find_ensemble
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,14 +59,13 @@ class Tied:
         cls, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None = None
     ) -> Tied:
         """Return a stored ranking."""
-        hits, rule = ranking.hits, ranking.rule
-        again: Callable[[Places], Numbers] | None = None
-        if rule.keeps_order and find_ensemble(ranking.config) is not None:
-            again = _Again(rule, ranking, texts)
-        scores = [hit.score for hit in hits]
+        again = None
+        if ranking.rule.keeps_order and find_ensemble(ranking.config) is not None:
+            again = _ranked_again(ranking, texts)
+        scores = [hit.score for hit in ranking.hits]
         for first, last in ranking.undecided:
             scores[first - 1 : last] = [-float(first)] * (last - first + 1)
-        return cls([hit.doc_id for hit in hits], scores, again, len(ranking))
+        return cls([hit.doc_id for hit in ranking.hits], scores, again, len(ranking))
 
     @property
     def has_ties(self) -> bool:
@@ -101,8 +100,8 @@ class Tied:
 class TieFigures(NamedTuple):
     """Effect of ties on a run."""
 
-    bounds: Mapping[str, TieBounds]
-    by_lot: Mapping[str, Mapping[str, float]]
+    bounds: dict[str, TieBounds]
+    by_lot: dict[str, dict[str, float]]
 
 
 def measured(
@@ -119,8 +118,8 @@ def measured(
         measures=tuple(measures),
         means=dict(evaluation.means),
         per_query={name: dict(values) for name, values in evaluation.per_query.items()},
-        ties=dict(ties.bounds),
-        by_lot={name: dict(values) for name, values in ties.by_lot.items()},
+        ties=ties.bounds,
+        by_lot=ties.by_lot,
         missing_queries=evaluation.missing_queries,
     )
 
@@ -144,7 +143,7 @@ def tie_bounds(
         MeasureError, RunError, ExtraMissing: as `beir_eval.evaluate`.
     """
     tied = {query_id: Tied.of_scores(scored) for query_id, scored in rankings.items()}
-    return dict(tie_figures(tied, qrels, measures).bounds)
+    return tie_figures(tied, qrels, measures).bounds
 
 
 def tie_figures(
@@ -153,6 +152,8 @@ def tie_figures(
     measures: Sequence[str] = ("nDCG@10",),
 ) -> TieFigures:
     """Means of `measures` over all judged queries, and by lot query by query; see `tie_bounds`."""
+    import numpy as np
+
     evaluator = Evaluator(qrels, measures)
     values = evaluator.per_query(
         {
@@ -160,69 +161,42 @@ def tie_figures(
             for query_id, tied in rankings.items()
         }
     )
-    open_queries = {
-        query_id: tied
-        for query_id, tied in rankings.items()
-        if query_id in evaluator.queries and tied.has_ties
-    }
-    worst, best, lot = _extremes_and_lots(open_queries, qrels, evaluator, tuple(values))
-    sampled = any(tied.again is not None for tied in open_queries.values())
-    return TieFigures(
-        bounds={
-            name: TieBounds(
-                worst=evaluator.mean(name, {**of_all, **worst[name]}),
-                best=evaluator.mean(name, {**of_all, **best[name]}),
-                by_lot=evaluator.mean(name, {**of_all, **lot[name]}),
-                sampled=sampled,
-            )
-            for name, of_all in values.items()
-        },
-        by_lot=lot,
-    )
-
-
-_Values: TypeAlias = dict[str, dict[str, float]]
-
-
-def _extremes_and_lots(
-    rankings: Mapping[str, Tied],
-    qrels: Mapping[str, Mapping[str, int]],
-    evaluator: Evaluator,
-    names: Sequence[str],
-) -> tuple[_Values, _Values, _Values]:
-    """Measure -> query id -> value at worst, at best and by lot; all queries here have ties."""
-    import numpy as np
-
-    worst: _Values = {name: {} for name in names}
-    best: _Values = {name: {} for name in names}
-    lot: _Values = {name: {} for name in names}
-    if not rankings:
-        return worst, best, lot
     orders: dict[str, list[list[int]]] = {}
     for query_id, tied in rankings.items():
-        grades = np.array([qrels[query_id].get(doc_id, 0) for doc_id in tied.doc_ids])
-        ends = np.empty((2, len(grades)))  # keys in the order of the grades, rising and falling
-        for row, signed in zip(ends, (grades, -grades), strict=True):
-            row[np.argsort(signed, kind="stable")] = np.arange(len(grades)) / len(grades)
-        ranked = tied.orders(np.concatenate([ends, _lots(query_id, tied.doc_ids)]))
-        orders[query_id] = ranked[:, : tied.returned][:, : evaluator.depth].tolist()
+        if query_id in evaluator.queries and tied.has_ties:
+            grades = np.array([qrels[query_id].get(doc_id, 0) for doc_id in tied.doc_ids])
+            ends = np.empty((2, len(grades)))  # keys in the order of the grades, rising and falling
+            for row, signed in zip(ends, (grades, -grades), strict=True):
+                row[np.argsort(signed, kind="stable")] = np.arange(len(grades)) / len(grades)
+            ranked = tied.orders(np.concatenate([ends, _lots(query_id, tied.doc_ids)]))
+            orders[query_id] = ranked[:, : tied.returned][:, : evaluator.depth].tolist()
     found = [
         evaluator.per_query(
             {
-                query_id: [(tied.doc_ids[place], 0.0) for place in orders[query_id][draw]]
-                for query_id, tied in rankings.items()
+                query_id: [(rankings[query_id].doc_ids[place], 0.0) for place in drawn[draw]]
+                for query_id, drawn in orders.items()
             }
         )
-        for draw in range(DRAWS + 2)
+        for draw in range(DRAWS + 2 if orders else 0)
     ]
-    for name in names:
-        for query_id, tied in rankings.items():
+    bounds: dict[str, TieBounds] = {}
+    by_lot: dict[str, dict[str, float]] = {}
+    for name, of_all in values.items():
+        worst, best, lot = dict(of_all), dict(of_all), dict[str, float]()
+        for query_id in orders:
             drawn = [each[name][query_id] for each in found]
             # Where only final scores tie, the two orders by grade are the ends.
-            ends_of = drawn[:2] if tied.again is None else drawn
-            worst[name][query_id], best[name][query_id] = min(ends_of), max(ends_of)
-            lot[name][query_id] = math.fsum(drawn[2:]) / DRAWS
-    return worst, best, lot
+            ends_of = drawn[:2] if rankings[query_id].again is None else drawn
+            worst[query_id], best[query_id] = min(ends_of), max(ends_of)
+            lot[query_id] = math.fsum(drawn[2:]) / DRAWS
+        by_lot[name] = lot
+        bounds[name] = TieBounds(
+            worst=evaluator.mean(name, worst),
+            best=evaluator.mean(name, best),
+            by_lot=evaluator.mean(name, {**of_all, **lot}),
+            sampled=any(rankings[query_id].again is not None for query_id in orders),
+        )
+    return TieFigures(bounds, by_lot)
 
 
 def missing_bounds(
@@ -289,26 +263,21 @@ def _lots(query_id: str, doc_ids: Sequence[str]) -> Numbers:
     return keys
 
 
-class _Again:
-    """Computes the final scores of a stored ranking with its passages in another order."""
+def _ranked_again(
+    ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None
+) -> Callable[[Places], Numbers]:
+    """A function that gives the final scores of a ranking with its passages in another order."""
+    hits, rule, values = ranking.hits, ranking.rule, ranking.matrix
+    contents = [(texts or {}).get(hit.doc_id, hit.doc_id) for hit in hits]
+    # Where a score is unknown, the place in the first stage's true order is used.
+    unknown = any(hit.judged and hit.first_stage_score is None for hit in hits)
+    first_stage = [
+        -float(hit.first_stage_rank) if unknown else hit.first_stage_score or 0.0 for hit in hits
+    ]
 
-    def __init__(
-        self, rule: Rule, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None
-    ) -> None:
-        hits = ranking.hits
-        self._rule = rule
-        self._values = ranking.matrix
-        self._contents = [(texts or {}).get(hit.doc_id, hit.doc_id) for hit in hits]
-        # Where a score is unknown, the place in the first stage's true order is used.
-        unknown = any(hit.judged and hit.first_stage_score is None for hit in hits)
-        self._first_stage = [
-            -float(hit.first_stage_rank) if unknown else hit.first_stage_score or 0.0
-            for hit in hits
-        ]
-
-    def __call__(self, places: Places) -> Numbers:
+    def again(places: Places) -> Numbers:
         given = places.tolist()
-        rows, group_of = distinct(self._contents[place] for place in given)
-        return self._rule.final(
-            self._values[places[rows]], group_of, [self._first_stage[place] for place in given]
-        )
+        rows, group_of = distinct(contents[place] for place in given)
+        return rule.final(values[places[rows]], group_of, [first_stage[place] for place in given])
+
+    return again

@@ -26,7 +26,6 @@ from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.experiment.run_folder import RANKINGS, Ranked, index_rankings
 from beir_eval.persona_report.sources import (
     MEASURE,
-    KeptQuery,
     Source,
     differences,
     find_sources,
@@ -265,15 +264,11 @@ def _write_pages(
             f"{source.run.path / RANKINGS}: ranks query {min(strangers)!r}, which "
             f"{source.data.path} does not hold; the folders do not belong together"
         )
+    queries = [each for each in texts if each in ranked.offsets]
     grades, others = source.data.qrels(), source.others()
-    queries = [
-        KeptQuery(ranked.offsets[each], others.get(each), grades.get(each))
-        for each in texts
-        if each in ranked.offsets
-    ]
     for start in range(0, len(queries), _CHUNK):
-        read = source.read(queries[start : start + _CHUNK])
-        for place, ranking in enumerate(read, start + 1):
+        chunk = {each: ranked.offsets[each] for each in queries[start : start + _CHUNK]}
+        for place, ranking in enumerate(source.read(chunk, others, grades), start + 1):
             around = PageContext(source.title, place, len(queries), footer)
             _write(folder / query_page(place), inspection_page(ranking, around))
             yield QueryFindings.of(place, ranking)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import models_of, row_labels
@@ -35,14 +34,6 @@ NO_OTHER = "none"
 """Compare with no other run."""
 
 
-class KeptQuery(NamedTuple):
-    """Where the rankings of a query are in the files of two runs, and its judgements, if any."""
-
-    offset: int
-    other_offset: int | None
-    grades: Mapping[str, int] | None
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """One run to report on."""
@@ -59,36 +50,39 @@ class Source:
             return {}
         return index_rankings(self.other.path / RANKINGS, finished=True).offsets
 
-    def read(self, queries: Sequence[KeptQuery]) -> list[RankingRecord]:
-        """Their rankings with texts, judgements, and the other run's ranks beside them."""
+    def read(
+        self,
+        queries: Mapping[str, int],
+        others: Mapping[str, int],
+        grades: Mapping[str, Mapping[str, int]],
+    ) -> Iterator[RankingRecord]:
+        """Yield the rankings at these offsets, with texts and the other run's ranks beside them."""
         path = self.run.path / RANKINGS
-        with path.open("rb") as lines:
-            rankings = [ranking_at(path, lines, each.offset) for each in queries]
-        others: list[OtherRanking | None] = [None] * len(queries)
+        rankings = _at(path, queries)
+        beside: dict[str, OtherRanking] = {}
         if self.other is not None:
-            beside, chosen = self.other.path / RANKINGS, self.other.manifest
-            with beside.open("rb") as lines:
-                theirs = [
-                    None
-                    if each.other_offset is None
-                    else ranking_at(beside, lines, each.other_offset)
-                    for each in queries
-                ]
-            top = highest_score(chosen.config)
-            others = [
-                OtherRanking.of(chosen.label, top, each.hits if each else ()) for each in theirs
-            ]
-        texts = self.data.passages({hit.doc_id for each in rankings for hit in each.hits})
-        for query, ranking in zip(queries, rankings, strict=True):
+            label, top = self.other.manifest.label, highest_score(self.other.manifest.config)
+            shared = {each: others[each] for each in queries if each in others}
+            theirs = _at(self.other.path / RANKINGS, shared)
+            beside = {
+                each: OtherRanking.of(label, top, theirs[each].hits if each in theirs else ())
+                for each in queries
+            }
+        texts = self.data.passages({hit.doc_id for of in rankings.values() for hit in of.hits})
+        for query_id, ranking in rankings.items():
             if lost := sorted({hit.doc_id for hit in ranking.hits} - texts.keys()):
                 raise RunFolderError(
                     f"{self.data.path / 'passages.jsonl'}: has no text of passage {lost[0]!r}, "
-                    f"which {place_of(path, query.offset)} ranks; bring back the whole folder"
+                    f"which {place_of(path, queries[query_id])} ranks; bring back the whole folder"
                 )
-        return [
-            ranking.with_texts(texts).beside(grades=query.grades, other=other)
-            for query, ranking, other in zip(queries, rankings, others, strict=True)
-        ]
+            other = beside.get(query_id)
+            yield ranking.with_texts(texts).beside(grades=grades.get(query_id), other=other)
+
+
+def _at(path: Path, offsets: Mapping[str, int]) -> dict[str, RankingRecord]:
+    """The rankings of a file, by query."""
+    with path.open("rb") as lines:
+        return {each: ranking_at(path, lines, offset) for each, offset in offsets.items()}
 
 
 def find_sources(

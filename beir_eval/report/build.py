@@ -24,7 +24,7 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.files import read_form
 from beir_eval.measures import paper
 from beir_eval.measures.anova import Anova, anova
-from beir_eval.measures.values import Comparison, Values, compare_runs
+from beir_eval.measures.values import Values, compare_runs
 from beir_eval.report.figures import scatters
 from beir_eval.report.load import Loader
 from beir_eval.report.model import Column, Figure, Report, Row, Section, TableCell
@@ -75,49 +75,44 @@ def build_report(
         suite, answers = run.manifest.suite, bool(run.manifest.answers)
         groups.setdefault((suite is None, suite.name if suite else "runs", answers), []).append(run)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], natural(item[0][1]), item[0][2]))
-    first = next(
-        (
-            run
-            for _, members in ordered
-            for run in members
-            if run.manifest.finished and not run.manifest.answers
-        ),
-        None,
-    )
-    measures = first.metrics().measures if first else (MEASURE,)
+    rankers = [
+        run
+        for _, members in ordered
+        for run in members
+        if run.manifest.finished and not run.manifest.answers
+    ]
+    measures = rankers[0].metrics().measures if rankers else (MEASURE,)
     wanted = (measure or measures[0]).lower()
     loader = Loader(next((x for x in measures if x.lower() == wanted), measure or measures[0]))
-    known: dict[str, str] = {}
     sections = tuple(
-        _pipelines(name, members, measure, baseline, known)
-        if members[0].manifest.answers
-        else _rankers(name, members, loader, baseline, known)
-        for (_, name, _), members in ordered
+        _pipelines(name, members, measure, baseline)
+        if answers
+        else _rankers(name, members, loader, baseline)
+        for (_, name, answers), members in ordered
     )
     judges = {
         judge for run in runs if run.manifest.answers for judge in run.manifest.answers.judges
     }
-    if first is None and measure is not None and measure.lower() not in judges:
+    if not rankers and measure is not None and measure.lower() not in judges:
         raise SettingError(f"measure={measure!r} is no judge of these answers: {sorted(judges)}")
+    rows = {row.label for each in sections for row in each.rows if row.not_run is None}
+    # Of rankers the label in the folder is known as well, whatever their rows are called.
+    known = rows | {run.manifest.label for run in rankers} | ({FIRST_STAGE} if rankers else set())
     if baseline is not None and baseline not in known:
-        labels = ", ".join(map(repr, sorted({*known.values()}, key=natural)))
+        labels = ", ".join(map(repr, sorted(rows, key=natural)))
         raise SettingError(
             f"baseline={baseline!r} is no label of a finished run; there is "
             f"{labels or 'no finished run at all'}"
         )
-    only = sections[0].measured if sections and first is None else loader.measure
-    return Report(only, sections)
+    return Report(sections[0].measured if sections and not rankers else loader.measure, sections)
 
 
 def _rankers(
-    name: str,
-    members: Sequence[RunFolder],
-    loader: Loader,
-    wanted: str | None,
-    known: dict[str, str],
+    name: str, members: Sequence[RunFolder], loader: Loader, wanted: str | None
 ) -> Section:
-    """The section of some runs of rankers; `known` takes the names of its rows."""
-    suite, finished, data, unfinished = _by_slot(members)
+    """The section of some runs of rankers."""
+    suite = members[0].manifest.suite
+    finished, data, unfinished = _by_slot(members)
     labels = [*dict.fromkeys(label for _, label in finished)]
     labels = [FIRST_STAGE, *labels] if labels else []
     stages = {folder.manifest.first_stage.name for folder in data.values()}
@@ -126,44 +121,46 @@ def _rankers(
     shown = {label: stage if label == FIRST_STAGE else label for label in labels}
     rows_of = {run.manifest.label: row for (_, row), run in finished.items()}
     rows_of |= {each: label for label, each in shown.items()} | {label: label for label in labels}
-    known.update({each: shown[label] for each, label in rows_of.items()})
     asked = (wanted, suite.baseline if suite else None)
     baseline = next((rows_of[each] for each in asked if each in rows_of), FIRST_STAGE)
     with_paper = loader.measure.lower() == MEASURE.lower()
-    found = {(each, FIRST_STAGE): loader.of_first_stage(data[each]) for each in data}
-    found |= {slot: loader.of_run(run, data[slot[0]]) for slot, run in finished.items()}
-    cells = _compared(found, baseline)
+    cells = {(each, FIRST_STAGE): loader.of_first_stage(data[each]) for each in data}
+    cells |= {slot: loader.of_run(run, data[slot[0]]) for slot, run in finished.items()}
+    cells = _compared(cells, baseline)
     if with_paper:
-        cells = {
-            slot: replace(cell, paper=_paper_of(slot, data[slot[0]], finished.get(slot), suite))
-            for slot, cell in cells.items()
-        }
+        for slot, cell in cells.items():
+            cells[slot] = replace(cell, paper=_paper_of(cell, data[slot[0]], suite))
     columns = _columns(data)
-    rows = [
-        _row(label, shown[label], label == baseline, columns, [cells.get((x, label)) for x in data])
-        for label in labels
-    ]
-    never_run = [
-        each
-        for each in (suite.rankers if suite else ())
-        if each not in {run.manifest.label for run in members}
-    ]
+    names = dict(zip(data, (column.name for column in columns), strict=True))
+    rows = []
+    for label in labels:
+        manifests = {names[x]: finished[x, label].manifest for x in data if (x, label) in finished}
+        rows.append(
+            Row(
+                shown[label],
+                tuple(cells.get((each, label)) for each in data),
+                is_baseline=label == baseline,
+                weak_judge=max((each.weak_judge for each in manifests.values()), default=""),
+                models=model_names(manifests),
+                foreign=any(manifest.foreign for manifest in manifests.values()),
+            )
+        )
+    there = {run.manifest.label for run in members}
+    never_run = [each for each in (suite.rankers if suite else ()) if each not in there]
     if rows and suite:
         rows += _not_run(suite, never_run, list(data.values()), with_paper=with_paper)
-    changed = {f"data of {c.name}": data[x].changed() for x, c in zip(data, columns, strict=True)}
-    names = {content: column.name for content, column in zip(data, columns, strict=True)}
-    changed |= {f"{label} on {names[x]}": run.changed() for (x, label), run in finished.items()}
-    depths = [each.manifest.depth for each in data.values()]
+    folders: dict[str, DataFolder | RunFolder] = {f"data of {names[x]}": data[x] for x in data}
+    folders |= {f"{label} on {names[x]}": run for (x, label), run in finished.items()}
     section = Section(
         name=name,
         title=suite.title if suite else "Runs",
         columns=columns,
         rows=tuple(rows),
         baseline=shown.get(baseline, baseline),
-        measured=measured_to(loader.measure, depths),
+        measured=measured_to(loader.measure, [each.manifest.depth for each in data.values()]),
         figure=_figure(suite, columns, rows),
         unfinished=unfinished,
-        changed=tuple(f"{what} ({', '.join(files)})" for what, files in changed.items() if files),
+        changed=_changed(folders),
     )
     said = list(notes(section))
     if never_run:
@@ -174,13 +171,8 @@ def _rankers(
 
 def _by_slot(
     members: Sequence[RunFolder],
-) -> tuple[
-    SuiteNote | None,
-    dict[_Slot, RunFolder],
-    dict[str, DataFolder],
-    tuple[tuple[str, str], ...],
-]:
-    """The suite, the finished runs and their data in the order of the columns, and the others."""
+) -> tuple[dict[_Slot, RunFolder], dict[str, DataFolder], tuple[tuple[str, str], ...]]:
+    """The finished runs and their data in the order of the columns, and the others."""
     finished: dict[_Slot, RunFolder] = {}
     folders: dict[str, DataFolder] = {}
     unfinished = []
@@ -197,8 +189,12 @@ def _by_slot(
         of_paper = known.index(data.paper) if data.paper in known else len(known)
         return (of_paper, natural(data.dataset), data.queries, data.depth, data.split, content)
 
-    data = {content: folders[content] for content in sorted(folders, key=place)}
-    return members[0].manifest.suite, finished, data, tuple(unfinished)
+    return finished, {x: folders[x] for x in sorted(folders, key=place)}, tuple(unfinished)
+
+
+def _changed(folders: Mapping[str, DataFolder | RunFolder]) -> tuple[str, ...]:
+    found = ((what, folder.changed()) for what, folder in folders.items())
+    return tuple(f"{what} ({', '.join(files)})" for what, files in found if files)
 
 
 def _columns(data: Mapping[str, DataFolder]) -> tuple[Column, ...]:
@@ -224,29 +220,22 @@ def _compared(cells: Mapping[_Slot, TableCell], baseline: str) -> dict[_Slot, Ta
         for column, rows in values.items()
     }
     compared = compare_runs(alike, baseline)
-    ranks = {column: ranked(rows) for column, rows in values.items()}
-    return {
-        (column, label): replace(
-            cell,
-            rank=ranks[column][label],
-            comparison=compared[column].get(label),
-            signs=signs_of(cell.values, values[column].get(baseline), compared[column].get(label)),
-        )
-        for (column, label), cell in cells.items()
-    }
+    ranks = {column: _ranked(rows) for column, rows in values.items()}
+    found = {}
+    for (column, label), cell in cells.items():
+        than, base = compared[column].get(label), values[column].get(baseline)
+        signs = mark(than.p_adjusted) if than and than.decision else ""
+        if than and base:
+            gain = (cell.values.mean or 0.0) - (base.mean or 0.0)
+            by_ties = bool(cell.values.lots or base.lots) and than.difference < gain / 2
+            signs += TIES_SIGN * (gain > _EQUAL and by_ties)
+        signs += MISSING_SIGN * cell.values.is_open
+        rank = ranks[column][label]
+        found[column, label] = replace(cell, rank=rank, comparison=than, signs=signs)
+    return found
 
 
-def signs_of(values: Values, base: Values | None, than: Comparison | None) -> str:
-    """The marks of a value: of a difference that is sure, of a lead by ties, of what is missing."""
-    signs = mark(than.p_adjusted) if than and than.decision else ""
-    if than and base and values.mean is not None and base.mean is not None:
-        gain = values.mean - base.mean
-        by_ties = bool(values.lots or base.lots) and than.difference < gain / 2
-        signs += TIES_SIGN * (gain > _EQUAL and by_ties)
-    return signs + MISSING_SIGN * values.is_open
-
-
-def ranked(column: Mapping[str, Values]) -> dict[str, int]:
+def _ranked(column: Mapping[str, Values]) -> dict[str, int]:
     """Return 1 for the best value, 2 for the second, equal ones alike; 0 for all others.
 
     One whose place depends on what it lacks has none.
@@ -273,26 +262,13 @@ def _places(means: Mapping[str, float]) -> dict[str, int]:
     return ranks
 
 
-def _row(
-    label: str,
-    shown: str,
-    is_baseline: bool,
-    columns: Sequence[Column],
-    cells: Sequence[TableCell | None],
-) -> Row:
-    manifests = {
-        column.name: cell.manifest
-        for column, cell in zip(columns, cells, strict=True)
-        if cell and cell.manifest
-    }
-    return Row(
-        shown,
-        tuple(cells),
-        is_baseline=is_baseline,
-        weak_judge=max((each.weak_judge for each in manifests.values()), default=""),
-        models=model_names(manifests),
-        foreign=any(manifest.foreign for manifest in manifests.values()),
-    )
+def _paper_of(cell: TableCell, data: DataFolder, suite: SuiteNote | None) -> float | None:
+    if cell.manifest is None:
+        # Another first stage than the paper's is not to be mistaken for it.
+        is_papers = paper.FIRST_STAGE_ROW in data.manifest.first_stage.name
+        return _published(suite, paper.FIRST_STAGE_ROW if is_papers else None, data)
+    own = cell.manifest.suite
+    return _published(own, own.paper_row if own else None, data)
 
 
 def _published(suite: SuiteNote | None, row: str | None, data: DataFolder) -> float | None:
@@ -301,17 +277,6 @@ def _published(suite: SuiteNote | None, row: str | None, data: DataFolder) -> fl
     if suite is None or suite.paper_table is None or row is None or column is None:
         return None
     return paper.paper_value(suite.paper_table, row, column)
-
-
-def _paper_of(
-    slot: _Slot, data: DataFolder, run: RunFolder | None, suite: SuiteNote | None
-) -> float | None:
-    if slot[1] == FIRST_STAGE:
-        # Another first stage than the paper's is not to be mistaken for it.
-        is_papers = paper.FIRST_STAGE_ROW in data.manifest.first_stage.name
-        return _published(suite, paper.FIRST_STAGE_ROW if is_papers else None, data)
-    own = run.manifest.suite if run else None
-    return _published(own, own.paper_row if own else None, data)
 
 
 def _not_run(
@@ -347,8 +312,8 @@ def _figure(
                 if not isinstance(x, int | float):
                     continue
                 at = float(x)
-            several = f"{series}, {column.name}" if len(columns) > 1 else series
-            lines.setdefault(several if series else column.name, []).append((at, cell.values))
+            name = f"{series}, {column.name}" if series and len(columns) > 1 else series
+            lines.setdefault(name or column.name, []).append((at, cell.values))
     if not lines:
         return None
     if note.kind == "line":
@@ -359,49 +324,37 @@ def _figure(
 
 
 def _pipelines(
-    name: str,
-    members: Sequence[RunFolder],
-    measure: str | None,
-    wanted: str | None,
-    known: dict[str, str],
+    name: str, members: Sequence[RunFolder], measure: str | None, wanted: str | None
 ) -> Section:
-    """The section of a suite of pipelines; `known` takes the names of its rows."""
-    found: dict[str, tuple[RunFolder, AnswerMetrics]] = {}
-    named = dict(zip(row_labels(members), members, strict=True))
-    for label, run in named.items():
-        if (run.path / METRICS).exists():
-            found[label] = (run, read_form(run.path / METRICS, AnswerMetrics))
-    known.update({label: label for label in found})
-    unfinished = [("", label) for label in named if label not in found]
+    """The section of a suite of pipelines."""
     suite, asked = members[0].manifest.suite, members[0].manifest.answers
     if suite is None or asked is None:
         raise RunFolderError(f"{members[0].path}: its manifest names no suite")
+    named = dict(zip(row_labels(members), members, strict=True))
+    runs = {label: run for label, run in named.items() if (run.path / METRICS).exists()}
+    found = {label: read_form(run.path / METRICS, AnswerMetrics) for label, run in runs.items()}
     given = measure and measure.lower()
     head = given if given in asked.judges else asked.judges[0]
-    values = {
-        label: {
-            judge: one.as_values(judge, asked.judge, own=asked.judge in of.writers)
-            for judge, one in of.judges.items()
-            if one.mean is not None
-        }
-        for label, (_, of) in found.items()
-    }
-    means = {
-        label: mean
-        for label, of in values.items()
-        if head in of and (mean := of[head].mean) is not None
-    }
+    values: dict[str, dict[str, Values]] = {}
+    without: list[tuple[str, Values]] = []  # their cells are empty, so that their flaws are said
+    for label, of in found.items():
+        values[label] = {}
+        for judge, one in of.judges.items():
+            own = one.mean is not None and asked.judge in of.writers
+            shown = one.as_values(judge, asked.judge, own=own)
+            if one.mean is None:
+                without.append((f"{label}, {judge}", shown))
+            else:
+                values[label][judge] = shown
+    means = {label: of[head].mean or 0.0 for label, of in values.items() if head in of}
     best = max(means, key=lambda label: means[label], default="")
     baseline = wanted if wanted in means else best
-    cells = {
-        (judge, label): TableCell(
-            one,
-            manifest=found[label][0].manifest,
-            paper=(note.theirs.get(judge) if (note := found[label][0].manifest.suite) else None),
-        )
-        for label, of in values.items()
-        for judge, one in of.items()
-    }
+    cells = {}
+    for label, by_judge in values.items():
+        note = runs[label].manifest.suite
+        for judge, each in by_judge.items():
+            theirs = note.theirs.get(judge) if note else None
+            cells[judge, label] = TableCell(each, manifest=runs[label].manifest, paper=theirs)
     # One family: the comparisons by the judge that heads the tables.
     cells |= _compared({slot: cell for slot, cell in cells.items() if slot[0] == head}, baseline)
     judges = [head, *(judge for judge in asked.judges if judge != head)]
@@ -410,71 +363,58 @@ def _pipelines(
             label,
             tuple(cells.get((judge, label)) for judge in judges),
             is_baseline=label == baseline,
-            models=model_names({"": run.manifest}),
+            models=model_names({"": runs[label].manifest}),
             answers=of,
         )
-        for label, (run, of) in found.items()
+        for label, of in found.items()
     )
-    points = [
-        grid_row(run.manifest.suite.point, of)
-        for run, of in found.values()
-        if run.manifest.suite and run.manifest.suite.point
-    ]
-    said = [*_unlike([run for run, _ in found.values()])]
+    said = _unlike([*runs.values()])
     if wanted in found and wanted not in means:
         said.append(Notice("warn", f"{wanted} has no value of {head}; the best is the baseline."))
-    # Their cells are empty, so that their flaws are said here.
-    without = {
-        f"{label}, {judge}": one.as_values(judge, asked.judge)
-        for label, (_, of) in found.items()
-        for judge, one in of.judges.items()
-        if one.mean is None
-    }
     said += [
-        Notice(each.kind, f"{name}: {each.sentence}")
-        for name, of in without.items()
-        for each in flaw_notices([(name, of)])
+        Notice(each.kind, f"{label}: {each.sentence}")
+        for label, of in without
+        for each in flaw_notices([(label, of)])
     ]
-    said += suite_cautions({label: of for label, (_, of) in found.items()})
+    said += suite_cautions(found)
+    points = [
+        grid_row(note.point, of)
+        for label, of in found.items()
+        if (note := runs[label].manifest.suite) and note.point
+    ]
     analysis: Anova | None = None
     if suite.formula and points:
         try:
             analysis = anova(points, suite.formula)
         except SettingError as refused:  # a part of the grid, or no variance
             said.append(Notice("warn", f"No analysis of variance: {refused}."))
-    speeds = {x: of.characters_per_second for x, (_, of) in found.items()}
-    changed = ((label, run.changed()) for label, (run, _) in found.items())
+    models = {judge: of.values.judge for (judge, _), of in cells.items()}
+    speeds = {
+        label: speed
+        for label, of in found.items()
+        if (speed := of.characters_per_second) is not None
+    }
+    drawn = scatters(suite.figure or FigureNote(), values, speeds) if len(rows) <= MOST_DOTS else ()
     ours = [f"Levels of {', '.join(suite.ours)} are ours; the paper names none."]
     return Section(
         name=name,
         title=suite.title,
         kind=PIPELINE,
-        columns=tuple(Column(x.replace("_", " "), "", judge=_asked(cells, x)) for x in judges),
+        columns=tuple(
+            Column(judge.replace("_", " "), "", judge=models.get(judge, "")) for judge in judges
+        ),
         rows=rows,
         baseline=baseline,
         measured=head.replace("_", " "),
-        unfinished=tuple(unfinished),
-        changed=tuple(f"{what} ({', '.join(files)})" for what, files in changed if files),
+        unfinished=tuple(("", label) for label in named if label not in found),
+        changed=_changed(runs),
         warnings=tuple(said),
         notes=(*filter(None, [suite.description]), *(ours if suite.ours else ())),
         analysis=analysis,
-        worst=_worst(found[best][0], found[best][1], head) if best else (),
+        worst=_worst(runs[best], found[best], head) if best else (),
         worst_of=best,
-        drawings=tuple(
-            scatters(
-                suite.figure or FigureNote(),
-                values,
-                {label: speed for label, speed in speeds.items() if speed is not None},
-            )
-            if len(rows) <= MOST_DOTS
-            else ()
-        ),
+        drawings=tuple(drawn),
     )
-
-
-def _asked(cells: Mapping[_Slot, TableCell], judge: str) -> str:
-    """The model that judged a column."""
-    return next((cell.values.judge for slot, cell in cells.items() if slot[0] == judge), "")
 
 
 def _unlike(runs: Sequence[RunFolder]) -> list[Notice]:

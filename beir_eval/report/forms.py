@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the JSON."""
 _CHART = 400.0
-_COMPUTED: Mapping[type, tuple[str, ...]] = {
-    TableCell: ("value", "by_lot", "interval", "missing", "ceiling"),
-    Row: ("average", "average_by_lot", "paper_average"),
-}
-_LEFT_OUT = ("ceilings", "drawings")
 # Everything that could begin markup, wherever it stands.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~#$&])")
 _LATEX = {
@@ -149,8 +144,19 @@ def render_json(report: Report, *, per_query: bool = False) -> str:
                     for name, points in value.lines
                 ]
                 return {**value.note.model_dump(mode="json"), "paper": value.paper, "lines": lines}
-        named = {each.name for each in fields(value)} - {*_LEFT_OUT}
-        return {name: getattr(value, name) for name in (*named, *_COMPUTED.get(type(value), ()))}
+        named = {each.name: getattr(value, each.name) for each in fields(value)}
+        match value:
+            case TableCell(values=of):
+                del named["ceilings"]
+                named |= {"value": of.mean, "ceiling": value.ceiling, "interval": of.interval}
+                named["by_lot"] = of.by_lot if of.lots_known else None
+                named["missing"] = of.missing / of.asked if of.asked else 0.0
+            case Row():
+                averages = ("average", "average_by_lot", "paper_average")
+                named |= {name: getattr(value, name) for name in averages}
+            case Section():
+                del named["drawings"]
+        return named
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_SORT_KEYS
     options |= orjson.OPT_NON_STR_KEYS

@@ -13,7 +13,7 @@ from beir_eval.measures.metrics import ceiling, evaluate, judged_share
 from beir_eval.measures.ties import Tied, missing_bounds, tie_figures
 from beir_eval.measures.values import Values
 from beir_eval.report.model import TableCell
-from mcranker.inputs.trec import Run, with_ties
+from mcranker.inputs.trec import with_ties
 from personas.ensembles import Rule
 
 Qrels = Mapping[str, Mapping[str, int]]
@@ -33,14 +33,14 @@ class Loader:
 
     def of_run(self, run: RunFolder, data: DataFolder) -> TableCell:
         """A finished run, over the same queries as its first stage."""
-        both = (self._measured(run, data), self._measured(data, data))
-        ours, theirs = (each.values.of.keys() for each in both)
+        found = self._measured(run, data)
+        ours, theirs = (x.values.of.keys() for x in (found, self._measured(data, data)))
         if ours != theirs:
             raise RunFolderError(
                 f"{run.path}: its metrics and those of its first stage are of different queries, "
                 f"e.g. {min(ours ^ theirs)!r} is in one only; run the same 'beir-eval run' again"
             )
-        return both[0]
+        return found
 
     def _measured(self, folder: RunFolder | DataFolder, data: DataFolder) -> TableCell:
         if folder.path in self._kept:
@@ -69,15 +69,17 @@ class Loader:
             )
         tied = None
         if name not in metrics.ties and ranked and not foreign:
-            there = (ranked.path / RANKINGS).exists()
-            tied = ties_of_rankings(ranked, data) if there else None
+            if (ranked.path / RANKINGS).exists():
+                tied = ties_of_rankings(ranked, data)
         elif name not in metrics.ties and run is not None:
-            tied = _ties_of_scores(run)
+            tied = {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
         if tied is not None:
             figures = tie_figures(tied, qrels, [name])
-            drawn = metrics.by_lot | {key: dict(v) for key, v in figures.by_lot.items()}
-            bounds = {**metrics.ties, **figures.bounds}
-            metrics = metrics.model_copy(update={"ties": bounds, "by_lot": drawn})
+            drawn = {
+                "ties": metrics.ties | figures.bounds,
+                "by_lot": metrics.by_lot | figures.by_lot,
+            }
+            metrics = metrics.model_copy(update=drawn)
         if ranked and metrics.taken and other_server(ranked.manifest):
             taken = metrics.taken.model_copy(update={"cost": None})
             metrics = metrics.model_copy(update={"taken": taken})
@@ -145,7 +147,3 @@ def ties_of_rankings(run: RunFolder, data: DataFolder) -> dict[str, Tied]:
             texts = data.passages()
         found[ranking.query.id] = Tied.of_ranking(ranking, texts)
     return found
-
-
-def _ties_of_scores(run: Run) -> dict[str, Tied]:
-    return {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}

@@ -18,7 +18,7 @@ from beir_eval.experiment.run_folder import (
     RunManifest,
 )
 from beir_eval.measures.anova import Anova
-from beir_eval.measures.values import Comparison, Interval, Values
+from beir_eval.measures.values import Comparison, Values
 from personas.ranking.types import WeakJudge
 from personas.report.warnings import Notice
 
@@ -63,25 +63,9 @@ class TableCell:
         return self.values.mean
 
     @property
-    def by_lot(self) -> float | None:
-        """The mean with ties in random order, if that is known."""
-        return self.values.by_lot if self.values.lots_known else None
-
-    @property
     def honest(self) -> float:
         """The mean that owes nothing to the order in which tied passages came, if it is known."""
-        found = self.values.by_lot
-        return self.value if found is None else found
-
-    @property
-    def interval(self) -> Interval:
-        """The confidence interval of `honest`."""
-        return self.values.interval
-
-    @property
-    def missing(self) -> float:
-        """Share of the scores or comparisons asked for."""
-        return self.values.missing / self.values.asked if self.values.asked else 0.0
+        return self.value if self.values.by_lot is None else self.values.by_lot
 
     @property
     def ceiling(self) -> float | None:

@@ -175,7 +175,7 @@ def _value(cell: TableCell, *, lot: bool) -> list[Entry]:
         tags = (f"{interval(*values.ends)} by what is missing",)
     if values.undefined:
         tags = (*tags, f"{whole(values.undefined)} undefined")
-    below = interval(cell.interval.low, cell.interval.high) if len(values.of) > 1 else ""
+    below = interval(values.interval.low, values.interval.high) if len(values.of) > 1 else ""
     if len(values.runs) > 1:
         below += f" · SD of runs {measure_text(statistics.stdev(values.runs))}"
     marked = Entry(

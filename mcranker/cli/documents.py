@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from mcranker.cli.flags import Reads, Verb, Writes, dry_run_flag, flag, output_flag, refuse
 from mcranker.cli.invocation import Invocation, run_loop, say, skip_note
 from mcranker.cli.options import given_pipeline, option_flags, pipeline_flags
 from mcranker.cli.output import (
@@ -25,7 +26,6 @@ from mcranker.cli.output import (
     saying_where,
 )
 from mcranker.cli.progress import (
-    QueryTracker,
     Tracker,
     check_local_models,
     fetch_models,
@@ -35,7 +35,6 @@ from mcranker.cli.progress import (
 )
 from mcranker.cli.rank import read_queries
 from mcranker.cli.results import show_estimate
-from mcranker.cli.verb import Reads, Verb, Writes, dry_run_flag, flag, output_flag, refuse
 from mcranker.config import RankerConfig
 from mcranker.errors import InputError
 from mcranker.estimate import Estimate
@@ -95,7 +94,7 @@ async def _added(
     ctx: click.Context, index: Index, embedder: Embedder, left_out: list[Skipped]
 ) -> Added:
     quiet, tracker = ctx.params["quiet"], Tracker("indexing")
-    done, note = Added(), skip_note(quiet=quiet)
+    note = skip_note(quiet=quiet)
 
     def skip(each: Skipped) -> None:
         if len(left_out) < _LISTED:
@@ -103,9 +102,7 @@ async def _added(
         if len(left_out) <= _SHOWN:
             note(each)
 
-    def count(now: Added) -> None:
-        nonlocal done
-        done = now
+    def count(done: Added) -> None:
         documents = counted(done.added + done.replaced + done.unchanged, "document")
         tracker.stage = f"indexing: {documents}, {counted(done.chunks, 'new passage')}"
         display.update()
@@ -116,7 +113,7 @@ async def _added(
                 f"while {tracker.stage}; what was done is kept, and the same command goes on"
             )
             source = ctx.params["source"]
-            await index.add(source, on_skip=skip, progress=count, usage=tracker.usage)
+            done = await index.add(source, on_skip=skip, progress=count, usage=tracker.usage)
     finally:
         await embedder.aclose()
     if done.skipped > _SHOWN and not quiet:
@@ -129,12 +126,7 @@ index = Verb(
     _index,
     params=[
         click.Argument(["source"], metavar="DIR|FILE"),
-        flag(
-            "--out",
-            "File of the index; one that is there is added to.",
-            required=True,
-            metavar="INDEX",
-        ),
+        flag("--out", "File of the index, new or to add to.", required=True, metavar="INDEX"),
         flag(
             "--chunks",
             "Passages: sentences up to 512 tokens, windows of 2,000 tokens, 150 words, or whole "
@@ -202,16 +194,16 @@ def _ask(ctx: click.Context) -> int:
         return code
     if result.kind == "none":
         say(f"error: there is no answer: {result.failure}")
+    elif params["report"] is not None and not quiet:
+        say(f"wrote {params['report']}, the page that shows why")
     elif not quiet:
-        how = "for a page that shows why, ask again with --report why.html; answers are kept"
-        report = params["report"]
-        say(how if report is None else f"wrote {report}, the page that shows why")
+        say("for a page that shows why, ask again with --report why.html; answers are kept")
     return code
 
 
 async def _answer_one(ctx: click.Context, pipeline: RAGPipeline, question: Query) -> RAGResult:
     async with pipeline, pipeline.astream(question) as events:
-        with showing(ctx, QueryTracker()) as display:
+        with showing(ctx, Tracker("starting", unit="")) as display:
             async for event in events:
                 display.take(event)
     assert isinstance(event, AnswerDone), "the last event of every answer"

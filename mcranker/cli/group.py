@@ -20,14 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from mcranker import __version__
-from mcranker.cli.invocation import (
-    Interrupted,
-    Invocation,
-    debug_option,
-    say,
-    say_as_it_is,
-    speak_as,
-)
+from mcranker.cli.invocation import Interrupted, Invocation, debug_option, say, speak_as
 from mcranker.cli.output import BROKEN_PIPE, DONE, USAGE, envelope, failure
 from mcranker.logs import WeakJudgeWarning
 from personas.sanitize import shown
@@ -215,10 +208,7 @@ def _report(error: Exception, invocation: Invocation) -> int:
 
         with contextlib.suppress(OSError):
             click.echo(shown("".join(traceback.format_exception(error))), nl=False, err=True)
-    if isinstance(error, Interrupted):
-        say_as_it_is(found.message)
-    else:
-        say(f"error: {found.message}")
+    say(found.message if isinstance(error, Interrupted) else f"error: {found.message}")
     if invocation.as_json:
         with contextlib.suppress(OSError):
             click.echo(envelope(found.exit_code, [found.entry]).encode(), nl=False)

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 INTERRUPTED = 130
 
-_LOGGERS = ("mcranker", "personas")
+_LOGGERS = (logging.getLogger("mcranker"), logging.getLogger("personas"))
 _LONGEST = 4_000  # characters of a line; an id may have millions
 _PATIENCE = 2.0  # seconds for cleaning up, after which the next signal ends the process
 _speaker = ["mcranker"]
@@ -36,14 +36,10 @@ _speaker = ["mcranker"]
 def say(message: str) -> None:
     """Print one line to standard error, after the program's name; a very long one is cut."""
     line = one_line(message)
-    say_as_it_is(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...")
-
-
-def say_as_it_is(message: str) -> None:
-    """As `say`, for one short, harmless line; imports nothing."""
+    line = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
     # Where no message can be shown, the work goes on all the same.
     with contextlib.suppress(OSError):
-        click.echo(f"{_speaker[0]}: {message}", err=True)
+        click.echo(f"{_speaker[0]}: {line}", err=True)
 
 
 def speak_as(program: str) -> None:
@@ -84,19 +80,14 @@ class Interrupts:
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and sys.platform != "win32":
             # A shell's background job is deaf to Ctrl-C, but not to the others.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        other = self._hear_other
-        handlers: dict[str, Any] = {"SIGINT": self, "SIGTERM": other, "SIGHUP": other}
-        for name, handler in handlers.items():
+        self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self)
+        for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
-            free = number is not None and signal.getsignal(number) is signal.SIG_DFL
-            if number is not None and (free or handler is self):
-                self._before[number] = signal.signal(number, handler)
-        _active.append(self)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                self._before[number] = signal.signal(number, self._hear_other)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self in _active:
-            _active.remove(self)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -148,14 +139,6 @@ class Interrupts:
         return False
 
 
-_active: list[Interrupts] = []
-
-
-def run_loop(main: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of ``await main()``, in an event loop that ends with the command."""
-    return (_active[-1] if _active else Interrupts()).run(main)
-
-
 @dataclass(slots=True)
 class Invocation:
     """Flags that hold for every verb, and how far the work has come."""
@@ -182,21 +165,19 @@ class Invocation:
     def interruption(self) -> Interrupted:
         first = self.interrupts.first
         how = "interrupted" if first in (None, signal.SIGINT) else f"stopped by {first.name}"
-        said = "".join(each if each.isprintable() else "?" for each in self.reached())
-        return Interrupted(f"{how} {said}", self.interrupts.exit_code)
+        return Interrupted(f"{how} {self.reached()}", self.interrupts.exit_code)
 
     @contextmanager
     def logging(self) -> Iterator[None]:
         """Show the packages' warnings on standard error, one line each."""
         handler = _OneLine()
-        loggers = [logging.getLogger(name) for name in _LOGGERS]
-        for logger in loggers:
+        for logger in _LOGGERS:
             logger.addHandler(handler)
         try:
             with _level(logging.WARNING):
                 yield
         finally:
-            for logger in loggers:
+            for logger in _LOGGERS:
                 logger.removeHandler(handler)
 
     def noting(self, wanted: bool) -> AbstractContextManager[None]:
@@ -204,15 +185,20 @@ class Invocation:
         return _level(logging.INFO) if wanted else nullcontext()
 
 
+def run_loop(main: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of ``await main()``, in an event loop that ends with the command."""
+    return click.get_current_context().ensure_object(Invocation).interrupts.run(main)
+
+
 @contextmanager
 def _level(level: int) -> Iterator[None]:
-    before = [(logger, logger.level) for logger in map(logging.getLogger, _LOGGERS)]
-    for logger, _ in before:
+    before = [logger.level for logger in _LOGGERS]
+    for logger in _LOGGERS:
         logger.setLevel(level)
     try:
         yield
     finally:
-        for logger, former in before:
+        for logger, former in zip(_LOGGERS, before, strict=True):
             logger.setLevel(former)
 
 

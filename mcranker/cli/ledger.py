@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
+from mcranker.cli.flags import Reads, Verb, flag, output_flag, refuse
 from mcranker.cli.invocation import say
 from mcranker.cli.output import ERROR, Failure, ledger_files, present, print_json
-from mcranker.cli.verb import Reads, RealNumber, Verb, flag, output_flag, refuse
 from mcranker.errors import LedgerError
 from personas.format import counted, dollars, file_size
 
@@ -43,6 +43,7 @@ def _ledger(ctx: click.Context) -> int:
             "say which answers to remove, or --all for all of them",
         ),
         (not given["remove"] and (chosen or given["dry_run"]), "conditions go with --remove"),
+        (math.isnan(given["older_than"] or 0), "--older-than nan: give a number of days"),
     )
     place = given["ledger"] or default_ledger_path()
     if place is None:
@@ -216,7 +217,9 @@ command = Verb(
             is_flag=True,
         ),
         output_flag("what was found or done"),
-        chosen("--older-than", "Answers of more days ago.", type=RealNumber(min=0), metavar="DAYS"),
+        chosen(
+            "--older-than", "Answers of more days ago.", type=click.FloatRange(0), metavar="DAYS"
+        ),
         chosen("--model", "Answers by this model, e.g. openai:gpt-5-mini.", metavar="NAME"),
         chosen("--stage", "Answers of this stage.", type=click.Choice(STAGES)),
         chosen("--unusable", "Answers that could not be read.", is_flag=True),

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcranker.cli.flags import Verb, flag, output_flag, refuse
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import option_flags
 from mcranker.cli.output import DONE, ERROR, failure, present
 from mcranker.cli.progress import fetch_models, is_here
-from mcranker.cli.verb import Verb, flag, output_flag, refuse
 from mcranker.errors import MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatRequest, Message, Question, State, Tag
 from mcranker.llm.connect import DEFAULT_LOCAL, better_judges, choose_default, connect
@@ -87,8 +87,7 @@ def _findings(ctx: click.Context) -> Iterator[tuple[str, bool, str]]:
     note = f". {better_judges()}" if name == DEFAULT_LOCAL else ""
     yield "model", True, f"{name}: {why}{note}"
     provider = PROVIDERS.load_all().get(name.partition(":")[0])
-    key = "" if provider is None or isinstance(provider, Exception) else provider.key_variable
-    if key:
+    if key := getattr(provider, "key_variable", ""):  # none of one that cannot be loaded
         there = bool(os.environ.get(key, "").strip())
         yield "key", there or base_url is not None, f"{key} is {'' if there else 'not '}set"
     try:

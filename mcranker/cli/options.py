@@ -11,8 +11,8 @@ from typing import Any, get_args
 
 import click
 
+from mcranker.cli.flags import Reads, flag, listing
 from mcranker.cli.output import as_flags, ledger_files, present
-from mcranker.cli.verb import Reads, flag, listing
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.inputs.topics import TopicField
@@ -22,6 +22,7 @@ from mcranker.rankers.keys import (
     NAMED,
     Key,
     check_names,
+    flag_keys,
     keys_of,
     located,
     needed_models,
@@ -55,7 +56,6 @@ RUN_KEYS = {
 
 PRESETS: tuple[str, ...] = get_args(Preset)
 DEFAULT = "team"
-_FIELDS = ("team_size", "scoring", "ensemble", "depth", "max_cost")
 _WIDTH = 92
 
 
@@ -257,44 +257,22 @@ def pipeline_flags(section: str) -> list[click.Parameter]:
 def _flags() -> list[click.Parameter]:
     ranking = partial(flag, section="Ranking")
     others = ", ".join(name for name in RANKERS.names if name != "mcranker")
-    shared = {name: key for name, key in shared_keys().items() if name in _FIELDS}
-    fields = [
-        ranking(f"--{name.replace('_', '-')}", as_flags(key.text), metavar=key.values)
-        for name, key in shared.items()
-    ]
+    files = {"ledger": Reads(ledger_files), "team": Reads()}
     return [
         ranking(
             "--ranker",
             f"mcranker, the team of personas, which is the default; or {others}.",
             metavar="NAME",
         ),
-        ranking(
-            "--model",
-            "openai:NAME, anthropic:NAME, local:NAME or local:PATH.gguf. Without: MCRANKER_MODEL, "
-            "else a key that is set, else a small local model.",
-            metavar="NAME",
-        ),
-        ranking(
-            "--base-url",
-            "Address of an OpenAI- or Anthropic-compatible server. Keys are not given here: set "
-            "OPENAI_API_KEY or ANTHROPIC_API_KEY.",
-            metavar="URL",
-        ),
-        ranking(
-            "--team",
-            "A saved team or ranking, or a team of the library; none is recruited then, unless "
-            "--team-size is larger. Repeated: personas by name.",
-            type=Reads(),
-            multiple=True,
-            metavar="FILE|NAME",
-        ),
-        *fields,
-        ranking(
-            "--ledger",
-            "Keeps every answer, so that none is paid for twice. Without: MCRANKER_LEDGER, else a "
-            "file in the user's cache folder.",
-            type=Reads(ledger_files),
-            metavar="FILE|none",
+        *(
+            ranking(
+                f"--{name.replace('_', '-')}",
+                as_flags(key.text),
+                metavar=key.values,
+                type=files.get(name),
+                multiple=name == "team",
+            )
+            for name, key in flag_keys().items()
         ),
         ranking(
             "--config",

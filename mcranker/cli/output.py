@@ -72,8 +72,7 @@ def failure(error: BaseException) -> Failure:
         case click.ClickException():
             return Failure(code, one_line(error.format_message()), exit_code=error.exit_code)
         case Interrupted():
-            # One line as it is: to import what makes it one may be what was interrupted.
-            return Failure(code, str(error), retryable=True, exit_code=error.exit_code)
+            return Failure(code, one_line(str(error)), retryable=True, exit_code=error.exit_code)
         case MCRankerError():
             retryable = bool(getattr(error, "retryable", False))
             exit_code = USAGE if isinstance(error, ConfigError) else ERROR

@@ -14,9 +14,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from mcranker.cli.flags import flag
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.output import DONE, ERROR, print_line
-from mcranker.cli.verb import flag
 from mcranker.errors import FATAL_ERRORS, InputError, MCRankerError
 from mcranker.estimate import cost_of
 from mcranker.events import RankingStarted
@@ -47,7 +47,7 @@ _STAGES = {
 
 @dataclass(slots=True)
 class Tracker:
-    """Work in progress; by itself, the queries of a run."""
+    """Work in progress: so many queries or other units, or without a unit the steps of one."""
 
     stage: str = "ranking"
     total: int | None = None
@@ -63,9 +63,20 @@ class Tracker:
         if usage is not None:
             self.usage.add_all(usage)
 
+    def take(self, event: RAGEvent) -> None:
+        """Count an event of one query."""
+        if isinstance(event, RankingStarted):
+            self.current[event.query_id] = event.usage
+        if stage := _STAGES.get(getattr(event, "name", type(event).__name__)):
+            self.stage = stage
+            self.total, self.done = getattr(event, "total", None), getattr(event, "done", 0)
+
     @property
     def reached(self) -> str:
-        return f"after {self.done:,} of {self.total or 0:,} {self.unit}"
+        if self.unit:
+            return f"after {self.done:,} of {self.total or 0:,} {self.unit}"
+        done = "" if self.total is None else f", {self.done:,} of {self.total:,} done"
+        return f"while {self.stage}{done}"
 
     @property
     def used(self) -> str:
@@ -82,26 +93,6 @@ class Tracker:
             f"{known:,} from the ledger" if known else "",
         ]
         return ", ".join(filter(None, parts))
-
-
-@dataclass(slots=True)
-class QueryTracker(Tracker):
-    """Counts the events of one query."""
-
-    stage: str = "starting"
-    unit: str = ""
-
-    def take(self, event: RAGEvent) -> None:
-        if isinstance(event, RankingStarted):
-            self.current[event.query_id] = event.usage
-        if stage := _STAGES.get(getattr(event, "name", type(event).__name__)):
-            self.stage = stage
-            self.total, self.done = getattr(event, "total", None), getattr(event, "done", 0)
-
-    @property
-    def reached(self) -> str:
-        done = "" if self.total is None else f", {self.done:,} of {self.total:,} done"
-        return f"while {self.stage}{done}"
 
 
 def live_is_wanted(*, quiet: bool) -> bool:
@@ -136,7 +127,6 @@ class ProgressDisplay:
         self._progress.stop()
 
     def take(self, event: RAGEvent) -> None:
-        assert isinstance(self._tracker, QueryTracker)
         self._tracker.take(event)
         self.update()
 

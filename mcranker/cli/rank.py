@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 
+from mcranker.cli.flags import Reads, Verb, WholeNumber, Writes, dry_run_flag, flag
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import RANK_KEYS, RUN_KEYS, Given, given_options, option_flags
 from mcranker.cli.progress import (
-    QueryTracker,
     Tracker,
     check_local_models,
     fetch_models,
@@ -28,13 +28,12 @@ from mcranker.cli.progress import (
     worker_flag,
 )
 from mcranker.cli.results import Results, show_estimate
-from mcranker.cli.verb import Reads, Verb, WholeNumber, Writes, dry_run_flag, flag, refuse
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
 from mcranker.inputs.documents import ID_KEYS, key_of
 from mcranker.inputs.passages import in_conversation
 from mcranker.inputs.topics import TopicField, has_headings, has_topics, read_topics
-from mcranker.inputs.trec import can_be_named, read_trec
+from mcranker.inputs.trec import check_names, read_trec
 from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
 from mcranker.paths import is_folder
 from mcranker.rankers import RankedQuery, Ranker
@@ -63,13 +62,12 @@ _QUERY_TEXTS = ("text", "query", "question")
 
 def _rank(ctx: click.Context) -> int:
     params, texts, source = ctx.params, ctx.params["passages"], ctx.params["docs"]
-    files = [text for text in texts if os.path.exists(text) and not is_folder(text)]  # noqa: PTH110
-    where = f"{files[0]!r} is a file; rank the passages in it with --docs " if files else ""
-    refuse(
-        ctx,
-        (texts and source is not None, "give passages after the query or with --docs, not both"),
-        (files, where + shlex.join(files[:1])),
-    )
+    if texts and source is not None:
+        raise click.UsageError("give passages after the query or with --docs, not both", ctx)
+    for text in texts:
+        if os.path.exists(text) and not is_folder(text):  # noqa: PTH110
+            advice = f"is a file; rank the passages in it with --docs {shlex.quote(text)}"
+            raise click.UsageError(f"{text!r} {advice}", ctx)
     given = given_options(ctx, own=RANK_KEYS)
     ctx.ensure_object(Invocation).doing("reading queries and passages")
     if texts and texts != (STDIN,):
@@ -131,13 +129,7 @@ def _ranked(
 ) -> int:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
     if params["output"] == "trec":
-        names = [*(("query", each.id) for each in queries), *(("passage", p.id) for p in passages)]
-        for what, name in names:
-            if not can_be_named(name):
-                raise InputError(
-                    f"the {what} id {name!r} holds white space or a zero byte, which a TREC run "
-                    "cannot have; rename it, or use --output jsonl"
-                )
+        check_names((each.id for each in queries), (each.id for each in passages))
     quiet, reasons = params["quiet"], params["reasons"]
     with invocation.noting(live_is_wanted(quiet=quiet)):
         if params["dry_run"]:
@@ -154,7 +146,7 @@ def _ranked(
         return run_loop(partial(_work, ctx, ranker, work, queries))
     if not quiet and not given.options.get("model") and given.models == [DEFAULT_LOCAL]:
         say(default_judge_note())
-    with Results(params, many=many, ledger=given.ledger) as results:
+    with Results.open(params, many=many, ledger=given.ledger) as results:
         if many:
             stage = "ranking and asking for reasons" if reasons else "ranking"
             tracker = Tracker(stage, len(queries))
@@ -182,7 +174,7 @@ def _advice(given: Mapping[str, Any], *, many: bool) -> str:
 async def _rank_one(ctx: click.Context, ranker: Ranker, work: Work) -> Ranking:
     ((query, passages),), reasons = work(), ctx.params["reasons"]
     async with ranker, ranker.astream(query, passages) as events:
-        with showing(ctx, QueryTracker()) as display:
+        with showing(ctx, Tracker("starting", unit="")) as display:
             async for event in events:
                 display.take(event)
             assert isinstance(event, RankingDone), "the last event of every ranking"
@@ -347,15 +339,8 @@ rank_run = Verb(
     _rank_run,
     params=[
         click.Argument(["run"], type=Reads(), metavar="RUN"),
-        into(
-            "--queries",
-            "The queries: JSONL, TSV or topics, with an id.",
-            type=Reads(),
-            required=True,
-        ),
-        into(
-            "--corpus", "Texts of the run's passages (JSONL or TSV).", type=Reads(), required=True
-        ),
+        into("--queries", "JSONL, TSV or topics, with ids.", type=Reads(), required=True),
+        into("--corpus", "The run's passages: JSONL or TSV.", type=Reads(), required=True),
         *option_flags(),
         worker_flag(),
         *_output_flags(),

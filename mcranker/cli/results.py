@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.text import Text
 
@@ -13,6 +13,7 @@ from mcranker.cli.output import (
     DONE,
     ERROR,
     MISSING_SCORES,
+    Write,
     envelope,
     failure,
     keep,
@@ -38,33 +39,29 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """Takes rankings one by one, in the order in which they are to be written.
+    """Takes rankings one by one, in the order in which they are to be written."""
 
-    Its files appear at the end of the ``with`` block, unless an error occurs.
-    """
-
-    def __init__(self, wanted: Mapping[str, Any], *, many: bool, ledger: str) -> None:
+    def __init__(
+        self, wanted: Mapping[str, Any], write: Write, saving: ExitStack, *, many: bool, ledger: str
+    ) -> None:
         self.unwritten = False
         self._wanted, self._many, self._ledger = wanted, many, ledger
-        self._saving = ExitStack()
+        self._write, self._saving = write, saving
+        self._save: Write | None = None
+        if many and wanted["save"] is not None:
+            self._save = saving.enter_context(output(wanted["save"]))
         self._rankings: list[dict[str, Any]] = []
         self._errors: list[dict[str, Any]] = []
         self._failed: list[str] = []
         self._ranked = 0
         self._missing: list[int] = []
 
-    def __enter__(self) -> Results:
-        with ExitStack() as files:
-            files.enter_context(saying_where(self._ledger))
-            self._write = files.enter_context(output(self._wanted["out"]))
-            files.enter_context(self._saving)
-            kept = self._wanted["save"] if self._many else None
-            self._save = None if kept is None else self._saving.enter_context(output(kept))
-            self._files = files.pop_all()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._files.__exit__(*raised)
+    @classmethod
+    @contextmanager
+    def open(cls, wanted: Mapping[str, Any], *, many: bool, ledger: str) -> Iterator[Self]:
+        """Open its files, which appear at the end of the block unless an error occurs."""
+        with saying_where(ledger), output(wanted["out"]) as write, ExitStack() as saving:
+            yield cls(wanted, write, saving, many=many, ledger=ledger)
 
     def add(self, found: RankedQuery) -> None:
         """Write one ranking, or note a query that was not ranked."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcranker.cli.flags import Verb, WholeNumber, flag, refuse
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import (
     flag_options,
@@ -19,7 +20,6 @@ from mcranker.cli.options import (
 )
 from mcranker.cli.output import DONE, print_line
 from mcranker.cli.progress import fetch_models
-from mcranker.cli.verb import Verb, WholeNumber, flag, refuse
 from mcranker.errors import ConfigError
 from mcranker.logs import safe_logger
 from mcranker.rankers.keys import needed_models, read_toml

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Column
 from rich.text import Text
 
+from mcranker.cli.flags import Reads, Verb, Writes, flag, output_flag
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import DONE, ERROR, Failure, keep, present, print_json, print_line
-from mcranker.cli.progress import QueryTracker, fetch_models, live_is_wanted, showing
-from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
+from mcranker.cli.progress import Tracker, fetch_models, live_is_wanted, showing
 from mcranker.rankers.judge import MCRanker
 from personas import Member, Team, dumps, library
 from personas.console import names, numbers, table
@@ -64,7 +63,7 @@ def _recruit(ctx: click.Context) -> int:
 
 async def _team_for(ctx: click.Context, ranker: MCRanker) -> Team:
     async with ranker:
-        with showing(ctx, QueryTracker()) as display:
+        with showing(ctx, Tracker("starting", unit="")) as display:
 
             async def take(event: Event) -> None:
                 display.take(event)
@@ -74,21 +73,21 @@ async def _team_for(ctx: click.Context, ranker: MCRanker) -> Team:
 
 
 def _list(ctx: click.Context) -> int:
-    topics, what = ctx.params["topics"], "teams" if ctx.params["teams"] else "members"
-    every = _teams() if what == "teams" else _members()
-    entries = [each for each in every if _is_about(each, topics)]
+    topics, teams = ctx.params["topics"], ctx.params["teams"]
+    entries = [each for each in (_teams() if teams else _members()) if _is_about(each, topics)]
     if not entries and ctx.params["output"] != "json":
-        command = "personas list --teams" if what == "teams" else "personas list"
+        command = f"personas list{' --teams' * teams}"
         say(f"the library has nothing on {' '.join(topics)!r}; '{command}' shows all")
         return DONE
-    if what == "teams":
-        columns = [names("name"), Column("members")]
-        rows = [[each["name"], ", ".join(each["members"])] for each in entries]
+    if teams:
+        made = table(
+            [names("name"), "members"], ([x["name"], ", ".join(x["members"])] for x in entries)
+        )
     else:
-        columns = [names("name"), *numbers("criteria"), Column("topics")]
-        rows = [[x["name"], str(x["criteria"]), ", ".join(x["topics"])] for x in entries]
-    made = table(columns, rows)
-    return present(ctx, lambda console: console.print(made), **{what: entries})
+        rows = ([x["name"], str(x["criteria"]), ", ".join(x["topics"])] for x in entries)
+        made = table([names("name"), *numbers("criteria"), "topics"], rows)
+    kind = "teams" if teams else "members"
+    return present(ctx, lambda console: console.print(made), **{kind: entries})
 
 
 def _teams() -> Iterator[dict[str, Any]]:
@@ -176,12 +175,7 @@ recruit = Verb(
     _recruit,
     params=[
         click.Argument(["query"]),
-        flag(
-            "--example",
-            "A passage of the kind that will be judged, for the recruiter to see.",
-            metavar="PASSAGE",
-            section="Input",
-        ),
+        flag("--example", "A passage that the recruiter sees.", metavar="PASSAGE", section="Input"),
         *option_flags(without=("ranker", "scoring", "ensemble", "depth")),
         out("--out", "Save the team as .yaml or .json, for --team.", type=Writes()),
         output_flag("team", section="Output"),

@@ -58,7 +58,7 @@ class VectorStore:
     def __init__(
         self, folder: Path, *, mark: str, dimensions: int = 0, most: int = MOST_VECTORS
     ) -> None:
-        self.path = folder / f"{_key(mark).hex()[:16]}.sqlite"
+        self.path = folder / f"{text_key(mark).hex()[:16]}.sqlite"
         self.dimensions = dimensions
         self._most = most
         self._begin()
@@ -84,7 +84,7 @@ class VectorStore:
             return {}
         find = "SELECT tokens, vector FROM vectors WHERE key = ?"
         with self._opened() as db:
-            rows = {text: db.execute(find, (_key(text),)).fetchone() for text in texts}
+            rows = {text: db.execute(find, (text_key(text),)).fetchone() for text in texts}
         return {text: vector for text, row in rows.items() if (vector := self._sound(row))}
 
     def _sound(self, row: tuple[int, bytes] | None) -> Vector | None:
@@ -99,7 +99,7 @@ class VectorStore:
     def keep(self, vectors: Iterable[tuple[str, Vector]]) -> None:
         """Keep vectors of texts: once this returns, they outlive the process. Blocks."""
         rows = [
-            (_key(text), each.tokens, np.asarray(each.values, "<f2").tobytes())
+            (text_key(text), each.tokens, np.asarray(each.values, "<f2").tobytes())
             for text, each in vectors
         ]
         if not rows:
@@ -134,7 +134,8 @@ class VectorStore:
             raise OSError(errno.EIO, str(error), str(self.path)) from error
 
 
-def _key(text: str) -> bytes:
+def text_key(text: str) -> bytes:
+    """The name of a text in stores of vectors."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

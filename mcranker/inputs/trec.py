@@ -13,6 +13,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -134,12 +135,7 @@ def with_ties(documents: Sequence[tuple[str, float]]) -> list[tuple[str, float]]
 
 def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> str:
     """One query's lines of a run, as `write_trec` writes them; passages with NaN come last."""
-    for what, name in [("query", query_id), *(("passage", each) for each in ids)]:
-        if not can_be_named(name):
-            raise RunError(
-                f"a TREC run cannot name the {what} {name!r}; "
-                "ids must not be empty or hold white space or a zero byte"
-            )
+    check_names([query_id], ids)
     floor = min((score for score in scores if not math.isnan(score)), default=0.0) - 1.0
     falling = (floor if math.isnan(score) else score for score in scores)
     return "".join(_lines(query_id, zip(ids, falling, strict=True), tag))
@@ -205,9 +201,14 @@ def _step(single: float) -> float:
     return max(math.ldexp(1.0, exponent - 24), _SMALLEST_STEP)
 
 
-def can_be_named(name: str) -> bool:
-    """True if every reader of runs accepts this id, also one that parts columns at any space."""
-    return name.split() == [name] and "\0" not in name
+def check_names(queries: Iterable[str], passages: Iterable[str]) -> None:
+    """Refuse ids that some reader of runs would not accept; some part columns at any space."""
+    for what, name in chain((("query", x) for x in queries), (("passage", x) for x in passages)):
+        if name.split() != [name] or "\0" in name:
+            raise RunError(
+                f"a TREC run cannot name the {what} {name!r}: ids must not be empty or hold white "
+                "space or a zero byte; rename it, or choose another format"
+            )
 
 
 def check_name(name: str, what: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,7 +55,8 @@ class MCRankerComponent:
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """Rank the documents."""
-        distinct, passages, limits = self._given(documents, top_n, min_relevance, deadline)
+        given = limits_of(top_n, min_relevance, deadline)
+        distinct, passages, limits = self._given(documents, given)
         return _output(distinct, self._source.get().rank(query, passages, **limits))
 
     @component.output_types(documents=list[Document], ranking=Ranking)
@@ -68,7 +69,8 @@ class MCRankerComponent:
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """`run` for pipelines in an event loop."""
-        distinct, passages, limits = self._given(documents, top_n, min_relevance, deadline)
+        given = limits_of(top_n, min_relevance, deadline)
+        distinct, passages, limits = self._given(documents, given)
         ranker = await self._source.aget()
         return _output(distinct, await ranker.arank(query, passages, **limits))
 
@@ -90,14 +92,8 @@ class MCRankerComponent:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings for `from_dict`, as pipelines write them to files."""
-        made: dict[str, Any] = default_to_dict(
-            self,
-            options=self._source.plain_options(),
-            top_n=self.top_n,
-            min_relevance=self.min_relevance,
-            deadline=self.deadline,
-            title_key=self.title_key,
-        )
+        own = {name: getattr(self, name) for name in (*limits_of(), "title_key")}
+        made: dict[str, Any] = default_to_dict(self, options=self._source.plain_options(), **own)
         return made
 
     @classmethod
@@ -107,17 +103,9 @@ class MCRankerComponent:
         return made
 
     def _given(
-        self,
-        documents: Sequence[Document],
-        top_n: int | None,
-        min_relevance: float | None,
-        deadline: float | None,
+        self, documents: Sequence[Document], given: Mapping[str, Any]
     ) -> tuple[list[Document], tuple[Passage, ...], dict[str, Any]]:
-        limits = limits_of(
-            self.top_n if top_n is None else top_n,
-            self.min_relevance if min_relevance is None else min_relevance,
-            self.deadline if deadline is None else deadline,
-        )
+        limits = {name: getattr(self, name) if v is None else v for name, v in given.items()}
         # The first document of each id, as Haystack's own rankers do.
         first: dict[str, Document] = {}
         for document in documents:

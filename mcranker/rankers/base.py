@@ -66,12 +66,7 @@ _ROLE_OF = {
     "assess": "assessor",
     "explain": "scoring",
 }
-_WHILE_ESTIMATING = {
-    "missing_policy": "lowest",
-    "deadline": None,
-    "on_failure": "error",
-}
-
+_WHILE_ESTIMATING = {"missing_policy": "lowest", "deadline": None, "on_failure": "error"}
 
 Work: TypeAlias = Iterable[tuple[str | Query, Docs]] | AsyncIterable[tuple[str | Query, Docs]]
 """Queries with their passages; read only as fast as they are ranked."""
@@ -122,39 +117,28 @@ class Ranker(Service):
 
     name: ClassVar[str]
     """The ranker's name in runs, reports and on the command line."""
-
     config_class: ClassVar[type[RankerConfig]] = RankerConfig
     """The class of its configuration: `RankerConfig`, or a subclass with options of its own."""
-
     needs_model: ClassVar[bool] = True
     """True if it asks a model; if not, none is connected, fetched or recorded."""
-
     roles: ClassVar[tuple[str, ...]] = ()
     """The roles that may have a model of their own, out of `mcranker.llm.models.ROLES`."""
-
     takes_team: ClassVar[bool] = False
     """True if ``team`` may be given."""
-
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Values of fields of `RankerConfig` that are not given, where they differ from its own."""
-
     keeps_deadline: ClassVar[bool] = False
     """True if `_rank` returns by ``job.deadline`` what is known then; else it is cancelled."""
-
     absolute: bool = False
     """True if its hits have a relevance, 0 to 1, that means the same for every query.
 
     `ranking_by_scores` takes the scores of such a ranker for relevance."""
-
     unexplained: ClassVar[str] = ""
     """Why its rankings have no reasons to ask for, as the end of a sentence; empty if they have."""
-
     config: RankerConfig
     """The choices in effect."""
-
     plan: TeamPlan = TeamPlan()
     """Plan of its team; empty without one."""
-
     takes_instruction: bool = False
     """True if an ``instruction`` counts; if not, rankings with one are refused."""
 
@@ -182,14 +166,13 @@ class Ranker(Service):
         usual: dict[str, Any] = {"team_size": team_size, "criteria": criteria, "scoring": scoring}
         usual |= {"scale": scale, "ensemble": ensemble, "max_cost": max_cost}
         fields |= {name: value for name, value in usual.items() if value is not None}
-        named_models = (recruiter_model, criteria_model, scoring_model, assessor_model)
-        roles = dict(zip(ROLES, named_models, strict=True))
-        by_role = {f"{role}_model": spec for role, spec in roles.items()}
+        specs = (recruiter_model, criteria_model, scoring_model, assessor_model)
+        roles = dict(zip(ROLES, specs, strict=True))
+        own = {"team": team} | {f"{role}_model": spec for role, spec in roles.items()}
         where: Any = {"base_url": base_url, "api_key": api_key, "ledger": ledger}
-        given = {"config": config, "model": model, **by_role, **where, "team": team, **fields}
-        self._made_of: dict[str, Any] | None = given
-        for name in ("team", *by_role):
-            if given[name] is not None and name not in self.keywords():
+        self._made_of: Any = {"config": config, "model": model, **own, **where, **fields}
+        for name, value in own.items():
+            if value is not None and name not in self.keywords():
                 or_else = ", or rank with MCRanker" if name == "team" else ""
                 raise ConfigError(f"ranker={self.name!r} takes no {name}; leave it out{or_else}")
         known = getattr(config, "model_fields_set", ())
@@ -207,10 +190,8 @@ class Ranker(Service):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._made_of is None:
-            raise ConfigError(
-                "a ranker within a budget cannot be pickled, as its budget would be lost; pickle "
-                "the one it was made of"
-            )
+            hint = "as its budget would be lost; pickle the one it was made of"
+            raise ConfigError(f"a ranker within a budget cannot be pickled, {hint}")
         return partial(type(self), **self._made_of), ()
 
     def _prepare(self, config: Any) -> Any:
@@ -243,14 +224,9 @@ class Ranker(Service):
     def ranking_by_scores(self, job: Job, scores: Sequence[float | None]) -> Ranking:
         """Return a `Ranking` by falling score; equal scores keep their first-stage order.
 
-        Args:
-            job: what was asked; its `calls` are the ranking's.
-            scores: of the first N passages, the higher the better. Passages with None, and those
-                beyond the last score, follow in first-stage order without a score.
-
-        Raises:
-            ValueError: there are more scores than passages, one is not finite, or one of a ranker
-                with `absolute` is not from 0 to 1.
+        `scores` are those of the first N passages of the job. Passages with None, and those beyond
+        the last score, follow in first-stage order without a score. More scores than passages, one
+        that is not finite, or with `absolute` not from 0 to 1, are a `ValueError`.
         """
         count = len(job.passages)
         known = {place: score for place, score in enumerate(scores) if score is not None}
@@ -260,10 +236,9 @@ class Ranker(Service):
                 "None for each passage that was scored"
             )
         if self.absolute and not all(0 <= score <= 1 for score in known.values()):
-            raise ValueError(
-                f"scores from {min(known.values()):g} to {max(known.values()):g}; "
-                f"{type(self).__name__}.absolute says that they are from 0 to 1"
-            )
+            said = f"scores from {min(known.values()):g} to {max(known.values()):g}"
+            hint = f"{type(self).__name__}.absolute says that they are from 0 to 1"
+            raise ValueError(f"{said}; {hint}")
         hits = [Hit.of(passage, place) for place, passage in enumerate(job.passages)]
         final = [known.get(place) for place in range(count)]
         return self._ranking(job, in_order(hits, final, final if self.absolute else [None] * count))
@@ -272,19 +247,14 @@ class Ranker(Service):
         """Return a `Ranking` without scores, with the calls of `job`.
 
         `order` has places in ``job.passages``, best first; passages that are not in it follow in
-        first-stage order.
-
-        Raises:
-            ValueError: a place is not one of the passages, or is repeated.
+        first-stage order. A place of no passage, or one that is repeated, is a `ValueError`.
         """
         count, places = len(job.passages), dict.fromkeys(order)
         if len(places) < len(order) or not all(0 <= place < count for place in order):
             raise ValueError(f"order={order!r}: give places from 0 to {count - 1}, once")
         whole = [*order, *(place for place in range(count) if place not in places)]
-        hits = [
-            Hit.of(job.passages[place], place, rank=rank) for rank, place in enumerate(whole, 1)
-        ]
-        return self._ranking(job, hits)
+        ranked = enumerate(whole, 1)
+        return self._ranking(job, [Hit.of(job.passages[n], n, rank=rank) for rank, n in ranked])
 
     def rank(self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]) -> Ranking:
         """Rank `docs` for `query`, and wait for the result.
@@ -423,15 +393,13 @@ class Ranker(Service):
                 query, docs = _pair(piece)
                 known = named(query)
                 ranking = await self._ranked(self._job(query, docs, options, emit))
+                try:
+                    ranking = await self.aexplain(ranking, reasons) if reasons else ranking
+                except (ModelError, BudgetExceeded) as error:
+                    about = known.id or known.text[:80]
+                    logger.warning("query %r: there are no reasons: %s", about, error)
             except MCRankerError as error:
                 note_failure(known, error, "was not ranked")
-                return RankedQuery(place, known, error=error)
-            try:
-                ranking = await self.aexplain(ranking, reasons) if reasons else ranking
-            except (ModelError, BudgetExceeded) as error:
-                about = known.id or known.text[:80]
-                logger.warning("query %r: there are no reasons: %s", about, error)
-            except MCRankerError as error:
                 return RankedQuery(place, known, error=error)
             return RankedQuery(place, known, ranking=ranking)
 
@@ -470,7 +438,7 @@ class Ranker(Service):
         `counted` has the ledger's keys of calls that another estimate has counted, and gets more.
         """
         given: Any = {"reasons": reasons, "instruction": instruction, "counted": counted}
-        return self._bridge.call(lambda: self.aestimate_many(work, **given))
+        return self._bridge.call(partial(self.aestimate_many, work, **given))
 
     async def aestimate_many(
         self,
@@ -506,10 +474,8 @@ class Ranker(Service):
     def within(self, budget: Budget) -> Self:
         """Return this ranker with its calls paid from that budget besides its own.
 
-        Connections are those of this one, which is to be closed.
-
-        Raises:
-            ConfigError: the budget has a ``max_cost``, and a model's price is not known.
+        Connections are those of this one, which is to be closed. A `ConfigError` says that the
+        budget has a ``max_cost``, and a model's price is not known.
         """
         ranker = object.__new__(type(self))
         vars(ranker).update(vars(self), _made_of=None)
@@ -518,20 +484,13 @@ class Ranker(Service):
         return ranker
 
     def check_reasons(self, top: int) -> None:
-        """Refuse to `explain` rankings without reasons; 0 passages are always allowed.
-
-        Raises:
-            ConfigError: nothing can be said of this ranker's rankings, or by its model.
-        """
-        offers = self.models.scoring.capabilities
+        """Refuse to `explain` rankings without reasons; 0 passages are always allowed."""
         if isinstance(top, bool) or not isinstance(top, int) or top < 0:
             raise ConfigError(f"{top!r} passages cannot be explained; give a whole number from 1")
-        if not top:
-            return
-        why = self.unexplained or ("it asks no model" if not self.needs_model else "")
-        if not why and not offers.prompts:
+        why = self.unexplained or ("" if self.needs_model else "it asks no model")
+        if not why and not self.models.scoring.capabilities.prompts:
             why = f"{self.models.scoring.name} answers no prompts"
-        if why:
+        if top and why:
             raise ConfigError(
                 f"ranker={self.name!r} gives no reasons: {why}; leave them out, or use a ranker "
                 "whose judges score passages, such as MCRanker, with a chat model"
@@ -578,11 +537,9 @@ class Ranker(Service):
             )
 
     def _queries_at_once(self) -> int:
-        wanted = self.config.queries_at_once
-        slots = self.models.scoring.capabilities.prefix_slots
-        if slots is None or "query_concurrency" in self.config.model_fields_set:
-            return wanted
-        return min(slots, wanted)
+        wanted, slots = self.config.queries_at_once, self.models.scoring.capabilities.prefix_slots
+        chosen = "query_concurrency" in self.config.model_fields_set
+        return wanted if slots is None or chosen else min(slots, wanted)
 
     async def _ranked(self, job: Job) -> Ranking:
         """Return what `_rank` returns in time, or the first-stage order; log what is missing."""
@@ -594,46 +551,38 @@ class Ranker(Service):
         if config.deadline is not None:
             job = replace(job, deadline=anyio.current_time() + config.deadline)
         with ranking_span(self.name, job) as (job, done):
-            ranking: Ranking | None = None
+            ranking, failure = None, ""
             try:
                 with anyio.CancelScope(deadline=math.inf if self.keeps_deadline else job.deadline):
                     ranking = await self._rank(job)
             except ModelError as error:
                 if config.on_failure == "error" or isinstance(error, FATAL_ERRORS):
                     raise
-                ranking = replace(self.ranking_by_order(job), failure=str(error))
+                failure = str(error)
+                about = query.id or query.text[:80]
+                logger.warning("query %r keeps its first-stage order: %s", about, failure)
             if ranking is None:
-                ranking = replace(self.ranking_by_order(job), partial=True)
+                kept = self.ranking_by_order(job)
+                ranking = replace(kept, failure=failure, partial=not failure)
             seconds = {**ranking.seconds, "total": time.perf_counter() - started}
             ranking = replace(ranking, seconds=seconds)
-            if ranking.failure:
-                about = query.id or query.text[:80]
-                logger.warning("query %r keeps its first-stage order: %s", about, ranking.failure)
             if missing := ranking.missing:
-                logger.warning(
-                    "%d of %d scores are missing; the first: %s of passage %r: %s",
-                    len(missing),
-                    ranking.matrix.size,
-                    missing[0].persona,
-                    missing[0].doc_id,
-                    missing[0].reason,
-                )
+                said = f"{missing[0].persona} of passage {missing[0].doc_id!r}: {missing[0].reason}"
+                count = f"{len(missing)} of {ranking.matrix.size}"
+                logger.warning("%s scores are missing; the first: %s", count, said)
             done(ranking)
             return ranking
 
     def _ranking(self, job: Job, hits: Sequence[Hit], **more: Any) -> Ranking:
         used = {stage for stage, _, _ in chain(job.calls, job.calls.reused)}
+        roles = [role for stage, role in _ROLE_OF.items() if stage in used]
         parts: dict[str, Any] = {"personas": (), "team": None, "seconds": {}, **more}
         return Ranking(
             query=job.query,
             hits=tuple(hits),
             absolute=self.absolute,
             ranker=self.name,
-            models={
-                role: getattr(job.models, role).name
-                for stage, role in _ROLE_OF.items()
-                if stage in used
-            },
+            models={role: getattr(job.models, role).name for role in roles},
             config=job.config.recorded(),
             prompt_hashes=dict(self.hashes_for(job.config)),
             calls=job.calls,

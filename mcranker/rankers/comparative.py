@@ -49,11 +49,6 @@ _OF_SCORES = (
     *("scoring", "scale", "labels", "ensemble", "questions", "passages_per_call"),
     *("first_stage_weight", "min_relevance"),
 )
-_OF_TEAMS = ("require", "criteria", "recruiting", "nlp_scientist")
-
-
-def _defaults(names: Iterable[str]) -> dict[str, Any]:
-    return {name: RankerConfig.model_fields[name].default for name in names}
 
 
 class ComparativeRanker(JudgeRanker):
@@ -62,14 +57,9 @@ class ComparativeRanker(JudgeRanker):
     takes_instruction = True
 
     def _prepare(self, config: Any) -> Any:
-        of_a_team = (
-            f"is about a team, and {self.name} has none; leave it out, or rank with MCRanker"
-        )
-        refuse(config, {"team_size": None, **_defaults(_OF_TEAMS)}, of_a_team)
-        defaults = _defaults(_OF_SCORES)
         refuse(
             config,
-            defaults,
+            {name: RankerConfig.model_fields[name].default for name in _OF_SCORES},
             f"is about scores, and {self.name} compares passages and gives none; leave it out, or "
             "use another ranker",
         )
@@ -113,9 +103,10 @@ class ComparativeRanker(JudgeRanker):
             await session.prepare_texts()
             await self._sort(sorting)
             partial = False
-        if sorting.first_failure and not partial and sorting.unanswered:
-            raise sorting.first_failure
-        counts = sorting.counts
+        failure = sorting.first_failure
+        counts = Comparisons(**sorting.tally, reason=str(failure) if failure else "")
+        if failure and not partial and counts.asked == counts.failed:
+            raise failure
         if counts.failed:
             logger.warning(
                 "%d of %d comparisons failed, and their passages kept their order; the first: %s",
@@ -123,7 +114,11 @@ class ComparativeRanker(JudgeRanker):
                 counts.asked,
                 counts.reason,
             )
-        ranking, cut = self._in_order(sorting), characters_cut(session)
+        places: dict[int, list[int]] = {}
+        for place, row in enumerate(session.group_of.tolist()):
+            places.setdefault(row, []).append(place)
+        order = [place for row in sorting.order for place in places[row]]
+        ranking, cut = self.ranking_by_order(session.job, order), characters_cut(session)
         return dataclasses.replace(
             ranking,
             seconds=session.seconds,
@@ -132,6 +127,7 @@ class ComparativeRanker(JudgeRanker):
                 [dataclasses.replace(hit, cut=cut.get(hit.index, 0)) for hit in ranking.hits]
             ),
             comparisons=counts,
+            undecided=_undecided(sorting.ranks(), session.group_of[order].tolist()),
             weak_judge=session.models.scoring.capabilities.weak_judge,
         )
 
@@ -161,22 +157,15 @@ class ComparativeRanker(JudgeRanker):
         except ModelError as error:
             sorting.note_failure(error)
             return None
-        sorting.count(asked=1)
+        sorting.tally.update(asked=1)
         sorting.in_a_row = 0
         return found
 
-    def _in_order(self, sorting: SortState) -> Ranking:
-        """Return the ranking by the order."""
-        session = sorting.session
-        places: dict[int, list[int]] = {}
-        for place, row in enumerate(session.group_of.tolist()):
-            places.setdefault(row, []).append(place)
-        order = [place for row in sorting.order for place in places[row]]
-        ranks = sorting.ranks()
-        levels = [ranks[row] for row in session.group_of[order].tolist()]
-        groups = [list(group) for _, group in groupby(range(len(levels)), levels.__getitem__)]
-        undecided = tuple((each[0] + 1, each[-1] + 1) for each in groups if len(each) > 1)
-        return dataclasses.replace(self.ranking_by_order(session.job, order), undecided=undecided)
+
+def _undecided(rank_of: Sequence[int], rows: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return the first and last rank of each run of rows that share a rank."""
+    groups = [list(group) for _, group in groupby(range(len(rows)), lambda n: rank_of[rows[n]])]
+    return tuple((each[0] + 1, each[-1] + 1) for each in groups if len(each) > 1)
 
 
 class RankGPTConfig(RankerConfig):
@@ -273,8 +262,8 @@ class RankGPTRanker(ComparativeRanker):
         found = await self._ask(sorting, shown, read, stage=stage)
         if found is None:
             return []
-        names_of_counts = ("odd", "missing", "repeated", "unknown", "as_shown")
-        sorting.count(**{name: getattr(found, name) for name in names_of_counts})
+        counted = ("odd", "missing", "repeated", "unknown", "as_shown")
+        sorting.tally.update({name: getattr(found, name) for name in counted})
         return [rows[place] for place in found.places]
 
 
@@ -367,7 +356,7 @@ class SetwiseRanker(ComparativeRanker):
         place = await self._ask(sorting, shown, read, labels=labels if by_probability else ())
         if place is None:
             return None
-        sorting.count(as_shown=place == 0)
+        sorting.tally.update(as_shown=place == 0)
         return rows[place]
 
     def _most(self, count: int) -> int:
@@ -402,26 +391,11 @@ class SortState:
         """True if every comparison is to go the way that leads to the most, for an estimate."""
         return self.session.job.estimated
 
-    @property
-    def counts(self) -> Comparisons:
-        """Counts of the replies so far."""
-        reason = str(self.first_failure) if self.first_failure else ""
-        return Comparisons(**self.tally, reason=reason)
-
-    def count(self, **more: int) -> None:
-        """Add to the counts."""
-        self.tally.update(more)
-
     def settle(self, first: Sequence[int]) -> None:
         """Put these rows first; the others follow in first-stage order."""
         known = set(first)
         self.order = [*first, *(row for row in range(len(self.order)) if row not in known)]
         self.settled = len(first)
-
-    @property
-    def unanswered(self) -> bool:
-        """True if comparisons were asked for and none was answered."""
-        return 0 < self.tally["asked"] == self.tally["failed"]
 
     def ranks(self) -> list[int]:
         """Return the rank of each row, from 1; undecided ones share their first rank."""
@@ -457,7 +431,7 @@ class SortState:
             ) from error
         self.first_failure = self.first_failure or error
         self.in_a_row += 1
-        self.count(asked=1, failed=1)
+        self.tally.update(asked=1, failed=1)
         down = error.retryable or not (answered or isinstance(error, ReplyError))
         if down and self.in_a_row >= _DOWN:
             raise error

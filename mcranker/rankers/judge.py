@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from mcranker.config import RankerConfig
+from mcranker.config import PRESETS, RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.events import Emit, RankingStarted
 from mcranker.llm.chat import ChatModel
@@ -36,6 +36,11 @@ LONGEST_QUERY = 20_000  # characters that a team's query may have
 NO_TEAM: Mapping[str, Any] = MappingProxyType({"criteria": "none", "recruiting": "library"})
 """Options of a ranker for which nothing is written."""
 
+_OF_TEAMS = (
+    *("team_size", "nlp_scientist", "recruiting", "require", "criteria", "dataset"),
+    *("dataset_team", "example_rank", "snake_case_personas"),
+)
+
 
 class JudgeRanker(Ranker):
     """A ranker whose judges are asked; subclasses implement `_run`."""
@@ -49,7 +54,15 @@ class JudgeRanker(Ranker):
     prompt: str
     """The file of its prompt, without ``.txt``."""
 
+    without_team: Mapping[str, Any] = MappingProxyType({})
+    """Values that it gives to options of a team, where it has none."""
+
+    for_a_team: ClassVar[str] = "rank with MCRanker"
+    """Advice to users who name such an option."""
+
     def _prepare(self, config: Any) -> Any:
+        if not self.by_team:
+            config = self._without_team(config)
         if self.team is not None and "team_size" not in config.model_fields_set:
             config = config.replaced({"team_size": len(self.team.members)})
         # Before any model: a team or a folder that cannot be used needs none to be found out.
@@ -65,6 +78,14 @@ class JudgeRanker(Ranker):
                 raise ConfigError(rule.weights_problem)
         self.prompts = PromptSet.load(config.prompts)
         return config
+
+    def _without_team(self, config: Any) -> Any:
+        """Refuse options of a team, but for values of the preset or the ranker itself."""
+        known = {name: RankerConfig.model_fields[name].default for name in _OF_TEAMS}
+        known |= {name: v for name, v in PRESETS[config.preset].items() if name in known}
+        why = f"is about a team, and {self.name} has none; leave it out, or {self.for_a_team}"
+        refuse(config, {**known, "team_size": None, **self.without_team}, why)
+        return config.replaced(self.without_team)
 
     def _adapt(self) -> None:
         before, scoring = self.config, self.models.scoring

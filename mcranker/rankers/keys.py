@@ -39,15 +39,19 @@ KEPT_OUT = {
 """Options of constructors that no text can name, with advice."""
 
 _SHARED = {
-    "model": "openai:NAME, anthropic:NAME, local:NAME or local:PATH.gguf, for all roles.",
+    "model": "openai:NAME, anthropic:NAME, local:NAME or local:PATH.gguf, for all roles. Without: "
+    "MCRANKER_MODEL, else a key that is set, else a small local model.",
     "recruiter_model": "Recruits the personas, instead of model.",
     "criteria_model": "Writes the criteria, instead of model; a strong one helps a weak scorer.",
     "scoring_model": "Scores the passages, instead of model.",
     "assessor_model": "Combines the scores with ensemble=assessor, instead of model; puts the "
     "first passages of rankgpt in order again.",
-    "base_url": "Address of an OpenAI- or Anthropic-compatible server.",
-    "team": "A saved team or ranking, or a team of the library; several: personas by name.",
-    "ledger": "File or postgresql:// URL that keeps every answer; none for no ledger.",
+    "base_url": "Address of an OpenAI- or Anthropic-compatible server. Keys are not given here: "
+    "set OPENAI_API_KEY or ANTHROPIC_API_KEY.",
+    "team": "A saved team or ranking, or a team of the library; none is recruited then, unless the "
+    "team size is larger. Several: personas by name.",
+    "ledger": "File or postgresql:// URL that keeps every answer; none for no ledger. Without: "
+    "MCRANKER_LEDGER, else a file in the user's cache folder.",
 }
 _NAMES = ("require", "team")  # lists of names, which may hold a comma
 _VALUES = {
@@ -154,6 +158,12 @@ def shared_keys() -> dict[str, Key]:
     """Options of every ranker: models, and the fields of `RankerConfig`."""
     named = {name: Key(name, help=text) for name, text in _SHARED.items() if name != "team"}
     return named | _fields(RankerConfig)
+
+
+def flag_keys() -> dict[str, Key]:
+    """Options with flags of their own, but for the ranker."""
+    named = {name: Key(name, help=text) for name, text in _SHARED.items()} | _fields(RankerConfig)
+    return {name: named[name] for name in NAMED if name != "ranker"}
 
 
 def keys_of(*rankers: str) -> dict[str, Key]:

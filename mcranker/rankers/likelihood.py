@@ -39,6 +39,7 @@ _QG_HEADINGS = ("Passage", "Question")
 
 class _LikelihoodRanker(OneJudgeRanker):
     defaults: ClassVar[Mapping[str, Any]] = {"scoring": "expected"}
+    without_team = NO_TEAM
 
     only: ClassVar[Mapping[str, Any]] = {}
     """Option -> the only value that has a meaning; None for none."""
@@ -51,7 +52,7 @@ class _LikelihoodRanker(OneJudgeRanker):
         why = f"has no meaning for ranker={self.name!r}; leave it out, or use ranker='direct'"
         refuse(config, {**of_others, **self.only}, why)
         fixed = {name: value for name, value in self.only.items() if value}
-        config = config.replaced({**NO_TEAM, **fixed})
+        config = config.replaced(fixed)
         self._file = self._template_name(config)
         return super()._prepare(config)
 

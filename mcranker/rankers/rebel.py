@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from mcranker.config import RankerConfig
-from mcranker.errors import FormNotKept, ModelError, ReplyError
+from mcranker.errors import ConfigError, FormNotKept, ModelError, ReplyError
 from mcranker.events import RubricWritten
 from mcranker.llm.chat import ChatReply
 from mcranker.method.annotator import Scores, missing_score
@@ -117,11 +117,17 @@ class RebelRanker(PointwiseRanker):
             "has no meaning for ranker='rebel', which scores relevance from 0 to 10 and properties "
             "from 0 to 5 and adds them up; leave it out, or use another ranker",
         )
-        self.variant = config.variant
-        own: dict[str, Any] = dict(NO_TEAM if self.variant == "one_turn" else _INFERS)
+        self.variant, one_turn = config.variant, config.variant == "one_turn"
+        self.without_team = NO_TEAM if one_turn else _INFERS
+        if one_turn and self.given_roles["criteria"] is not None:
+            raise ConfigError(
+                'criteria_model infers properties, and variant="one_turn" has its own; leave it '
+                'out, or use variant="two_turn"'
+            )
+        own: dict[str, Any] = {"scoring": "integer"}
         if "top_n" not in config.model_fields_set:
             own["top_n"] = RETURNED
-        config = super()._prepare(config.replaced({**own, "scoring": "integer"}))
+        config = super()._prepare(config.replaced(own))
         self._fixed = _fixed_properties(self.prompts)
         return config
 

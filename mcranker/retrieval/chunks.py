@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from mcranker.errors import ConfigError
 from mcranker.inputs.tokens import UNSPACED
-from mcranker.retrieval.readers import Document
+from personas.ranking.types import Passage
 
 ChunkKind: TypeAlias = Literal["sentences", "tokens", "words", "whole"]
 
@@ -52,7 +52,7 @@ class Chunk:
 
 
 def chunks_of(
-    document: Document,
+    document: Passage,
     kind: ChunkKind,
     *,
     tokenizer: Path | None = None,

@@ -23,7 +23,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, get_args
@@ -32,6 +31,7 @@ import numpy as np
 from anyio import to_thread
 from numpy.typing import NDArray
 
+from mcranker.encoders.encoder import text_key
 from mcranker.errors import ConfigError, InputError
 from mcranker.inputs.tokens import STOP_WORDS, UNSPACED, words
 from mcranker.logs import safe_logger
@@ -403,7 +403,7 @@ class Index:
                 if document.id in batch.documents:
                     yield batch
                     batch, count = _Batch(), 0
-                digest = _key_of(f"{len(document.title)} {document.title}{document.text}")
+                digest = text_key(f"{len(document.title)} {document.title}{document.text}")
                 if self._digest(document.id) == digest:
                     batch.unchanged += 1
                 else:
@@ -428,7 +428,7 @@ class Index:
             embed = partial(embedder.embed_passages, keep=False)
         chunks = (chunk for _, chunks in batch.documents.values() for chunk in chunks)
         texts = (_embedded_text(each.title, each.text) for each in chunks)
-        wanted = {_key_of(text): text for text in texts}
+        wanted = {text_key(text): text for text in texts}
         vectors = await to_thread.run_sync(self._known_vectors, wanted)
         new = [key for key in wanted if key not in vectors]
         for start in range(0, len(new), BATCH):
@@ -469,7 +469,7 @@ class Index:
                 for place, each in enumerate(chunks, 1):
                     number += 1
                     text = _embedded_text(each.title, each.text)
-                    key = _key_of(text)
+                    key = text_key(text)
                     parts = each.title, each.text, each.start, each.end, key
                     rows.append((number, document, place, *parts))
                     run("INSERT INTO vectors VALUES (?, ?)", (number, vectors[key]))
@@ -574,10 +574,6 @@ async def _close_all(owned: Sequence[Embedder]) -> None:
 
 def _embedded_text(title: str, text: str) -> str:
     return f"{title}\n{text}" if title else text
-
-
-def _key_of(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _are_units(rows: Vectors) -> bool:

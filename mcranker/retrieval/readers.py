@@ -13,16 +13,16 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mcranker.errors import InputError
 from mcranker.inputs.documents import KNOWN, QUERY_KEYS, TEXT_KEYS, entries, fold
-from mcranker.inputs.passages import Doc, Docs, as_passages
+from mcranker.inputs.passages import Docs, as_passages
 from mcranker.retrieval.extract import ENDINGS, Extractor, guessed_encoding
 from personas.format import counted
 from personas.io.lines import (
@@ -63,24 +63,6 @@ _HEADING = re.compile(r"^#[ \t]+(\S.{0,200})", re.MULTILINE)
 _HEADS = frozenset(map(fold, (*TEXT_KEYS, *QUERY_KEYS)))
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A text to search in.
-
-    Attributes:
-        id: of a file in a folder its path there, with ``/``; of a record its own, or its place
-            from 0, with the file's path and ``/`` before it if the file was found in a folder.
-        text: without its title.
-        title: of HTML and PDF what they say, of Markdown the first heading; may be empty.
-        metadata: of a record.
-    """
-
-    id: str
-    text: str
-    title: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
 class Skipped(NamedTuple):
     """A file or record that was left out: its path, with the line if it has one, and why."""
 
@@ -88,25 +70,28 @@ class Skipped(NamedTuple):
     reason: str
 
 
-Source: TypeAlias = "str | os.PathLike[str] | Docs | Iterable[Doc | Document]"
-"""A file, a folder, a BEIR folder, or documents: texts, records, `Document`, `Passage` and
-other libraries' documents, or a mapping id -> text."""
+Source: TypeAlias = "str | os.PathLike[str] | Docs"
+"""A file, a folder, a BEIR folder, or documents: texts, records, `Passage` and other libraries'
+documents, or a mapping id -> text."""
 
 OnSkip: TypeAlias = Callable[[Skipped], None]
 
 
-def read_documents(source: Source, *, on_skip: OnSkip) -> Generator[Document]:
-    """The documents of a source, read as they are asked for. Blocks."""
-    if not (isinstance(source, str | os.PathLike) or hasattr(source, "__iter__")):
-        kind = type(source).__name__
-        raise InputError(f"the source is a {kind}; give a path, or a list of texts or records")
+def read_documents(source: Source, *, on_skip: OnSkip) -> Generator[Passage]:
+    """The documents of a source, read as they are asked for. Blocks.
+
+    The id of a file in a folder is its path there, with ``/``. That of a record is its own, or its
+    place from 0, with the file's path and ``/`` before it if the file was found in a folder.
+    """
     if isinstance(source, str | os.PathLike):
         found = _of_path(source, on_skip)
-    else:
+    elif hasattr(source, "__iter__"):
         given = ((f"docs[{n}]", each) for n, each in enumerate(entries(source)))
         found = of_entries(given, on_skip)
-    for _, each in found:
-        document = Document(each.id, each.text, each.title, each.metadata)
+    else:
+        kind = type(source).__name__
+        raise InputError(f"the source is a {kind}; give a path, or a list of texts or records")
+    for _, document in found:
         if fault := _fault(document):
             on_skip(Skipped(document.id[:LONGEST_NAME], fault))
         else:
@@ -126,7 +111,7 @@ def refuse(each: Skipped) -> None:
     raise InputError(f"{each.path}: {each.reason}")
 
 
-def _fault(document: Document) -> str:
+def _fault(document: Passage) -> str:
     for what in ("id", "title"):
         if (length := len(getattr(document, what))) > LONGEST_NAME:
             return f"its {what} has {length:,} characters; {LONGEST_NAME:,} are read at most"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import logging
 import time
@@ -23,41 +24,28 @@ from starlette.routing import Route
 from mcranker import __version__
 from mcranker.errors import LedgerError
 from mcranker.events import Emit, RankingDone
-from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.rag.result import EmitAnswer, RAGEvent, RAGResult
 from mcranker.ranking import Ranking
 from mcranker.serve import playground
-from mcranker.serve.answering import (
-    ANSWER,
+from mcranker.serve.bodies import ClientDisconnected, Problem, problem_of, read_body, until_gone
+from mcranker.serve.dialects import DIALECTS, GENERAL, ROUTES, ApiDialect, dialect_of
+from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_data
+from mcranker.serve.metrics import CONTENT_TYPE, Metrics
+from mcranker.serve.rankers import ANSWER, Answering, Job, ServedRanker, ServedRankers
+from mcranker.serve.requests import QuestionRequest, RankRequest, RerankRequest
+from mcranker.serve.results import (
     NOT_ABSOLUTE,
-    Answering,
+    Explanations,
     answer_headers,
     headers_of,
     meta_of,
     public_answer,
+    public_form,
     scores_of,
+    size_of,
     warnings_of,
 )
-from mcranker.serve.bodies import ClientDisconnected, Problem, problem_of, read_body, until_gone
-from mcranker.serve.dialects import (
-    DIALECTS,
-    GENERAL,
-    ROUTES,
-    ApiDialect,
-    RerankResponse,
-    dialect_of,
-)
-from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_data
-from mcranker.serve.metrics import CONTENT_TYPE, Metrics
-from mcranker.serve.requests import (
-    Explanations,
-    QuestionRequest,
-    RankRequest,
-    RerankRequest,
-    size_of,
-)
-from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings, holder_of
 from personas import library
 from personas.format import counted
@@ -66,7 +54,6 @@ from personas.report import render_inspection
 from personas.report.page import ReportFooter
 from personas.sanitize import plain
 
-logger = safe_logger("mcranker.serve")
 access = safe_logger("mcranker.serve.access")
 
 _LOOPBACK_NAMES = {"localhost", "127.0.0.1", "[::1]"}
@@ -134,6 +121,7 @@ class _Service:
         self._ready = self._draining = False
         self._under_way: set[anyio.CancelScope] = set()
         self._probed = 0  # of these, health checks
+        self._look: asyncio.Task[bool] | None = None  # at the ledgers, for all health checks
 
     def drain(self) -> int:
         self._draining = True
@@ -252,14 +240,13 @@ class _Service:
                 raise Problem("no_key", "invalid api token: send Authorization: Bearer KEY")
             call.holder = holder
 
-    def _refused(self, call: _Call, error: Exception) -> Response:
-        """Answer with an error; the log has its details."""
-        problem = problem_of(error)
+    def _problem(self, call: _Call, error: Exception) -> Problem:
+        problem = problem_of(error, call.route)
         call.about.append(plain(problem.message, 200))
-        if problem.kind == "internal":
-            logger.error("%s: unexpected %r", call.route, error, exc_info=error)
-        elif problem is not error and problem.ours:
-            logger.warning("%s: %s: %s", call.route, type(error).__name__, error)
+        return problem
+
+    def _refused(self, call: _Call, error: Exception) -> Response:
+        problem = self._problem(call, error)
         headers = problem.headers
         if problem.kind == "no_key" and call.route in _OPENED_BY_BROWSERS:
             headers["WWW-Authenticate"] = 'Basic realm="mcranker", charset="UTF-8"'
@@ -304,45 +291,33 @@ class _Service:
                 ranker = cutting
             else:
                 warnings += ("documents are not cut: the model's tokenizer is not known here",)
-        job = Job(
-            ranker,
-            as_query(request.query),
-            passages,
-            self._seconds(request.timeout),
-            request.top_n,
-            instruction=request.instruction,
-            reasons=request.reasons,
-        )
+        job = Job(ranker, request, passages)
         async with until_gone(call.request.receive):
             name, ranking = await self._ranked(call, served, job)
         scored = scores_of(ranking, policy, raw=request.raw)
         warnings = (*warnings_of(ranking, request.reasons), *scored.warnings, *warnings)
-        meta, took = meta_of(ranking, scored, warnings), time.perf_counter() - call.began
-        response = RerankResponse(name, served.name, request, ranking, scored.scores, took, meta)
-        headers = headers_of(name, ranking, scored.unscored, warnings)
-        return _json(call.dialect.answer(response), headers=headers)
+        answer = call.dialect.answer(
+            request,
+            zip(ranking, scored.scores, strict=True),
+            name=name,
+            model=served.name,
+            meta=meta_of(ranking, scored, warnings),
+            seconds=time.perf_counter() - call.began,
+        )
+        return _json(answer, headers=headers_of(name, ranking, scored.unscored, warnings))
 
     async def _rank(self, call: _Call) -> _Make:
         def read(body: dict[str, Any]) -> tuple[RankRequest, tuple[Passage, ...]]:
             request = RankRequest.read(body, self._limits)
-            return request, as_passages(request.documents)
+            return request, request.passages()
 
         asked, passages = await read_body(call.request, self._limits, read)
         served = self.rankers.find(asked.ranker)
-        job = Job(
-            served.with_options(asked.options),
-            as_query(asked.query),
-            passages,
-            self._seconds(asked.timeout),
-            asked.top_n,
-            asked.min_relevance,
-            asked.instruction,
-            asked.reasons,
-        )
+        job = Job(served.with_options(asked.options), asked, passages)
 
         async def make(emit: EmitAnswer | None) -> tuple[dict[str, Any], Mapping[str, str]]:
             name, ranking = await self._ranked(call, served, job, emit)
-            return await anyio.to_thread.run_sync(_whole, served, name, ranking, job.reasons)
+            return await anyio.to_thread.run_sync(_whole, served, name, ranking, asked.reasons)
 
         return make
 
@@ -351,10 +326,10 @@ class _Service:
         call.about.append(ANSWER)
         read = partial(QuestionRequest.read, limits=self._limits)
         asked = await read_body(call.request, self._limits, read)
-        question, seconds = asked.asked(self._limits), self._seconds(asked.timeout)
+        question = asked.asked(self._limits)
 
         async def make(emit: EmitAnswer | None) -> tuple[dict[str, Any], Mapping[str, str]]:
-            result = await self._answering.answer(question, seconds, emit)
+            result = await self._answering.answer(question, asked.timeout, emit)
             calls = sum(stage.calls for stage in result.stages)
             call.about.append(counted(calls, "model call"))
             form = await anyio.to_thread.run_sync(public_answer, result)
@@ -384,8 +359,7 @@ class _Service:
                     body, _ = await make(emit)
                 queue.put(last, body)
             except Exception as error:  # noqa: BLE001 - the reader gets it
-                self._refused(call, error)
-                queue.put("error", GENERAL.problem(problem_of(error)))
+                queue.put("error", GENERAL.problem(self._problem(call, error)))
             finally:
                 queue.end()
 
@@ -450,36 +424,31 @@ class _Service:
     async def _readiness(self, _: _Call) -> Response:
         if not self._ready or self._draining:
             return _json({"status": "stopping"}, 503)
+        look = self._look
+        if look is None or look.done():
+            look = self._look = asyncio.create_task(self._ledgers_answer())
         self._probed += 1
         try:
-            with anyio.fail_after(_LEDGER_SECONDS):
-                for store in self._stores.values():
-                    await store.claim_many(())
-        except (TimeoutError, LedgerError):
-            return _json({"status": "no ledger"}, 503)
+            await asyncio.wait([look], timeout=_LEDGER_SECONDS)
         finally:
             self._probed -= 1
-        return _json({"status": "ready"})
+        ready = look.done() and look.result()
+        return _json({"status": "ready" if ready else "no ledger"}, 200 if ready else 503)
 
-    # A ranking
-
-    def _seconds(self, timeout: float | None) -> float:
-        """Seconds allowed to a ranking: the request's, but no more than the operator's."""
-        return min(timeout or self._limits.deadline, self._limits.deadline)
+    async def _ledgers_answer(self) -> bool:
+        try:
+            for store in self._stores.values():
+                await store.claim_many(())
+        except LedgerError:
+            return False
+        return True
 
     async def _ranked(
         self, call: _Call, served: ServedRanker, job: Job, emit: Emit | None = None
     ) -> tuple[str, Ranking]:
         """Rank, count and keep it; return its id too."""
         call.about += [served.name, counted(len(job.passages), "document")]
-        try:
-            ranking = await served.rank(job, emit)
-        except BaseException as error:
-            gone = isinstance(error, anyio.get_cancelled_exc_class())
-            if not isinstance(error, Problem) or error.kind == "timeout":
-                self._metrics.add("rankings", served.name, "cancelled" if gone else "failed")
-            raise
-        self._metrics.ranked(served.name, ranking)
+        ranking = await served.rank(job, emit)
         call.about.append(counted(ranking.usage.calls, "model call"))
         return self._kept.put(ranking, size_of(ranking), call.holder), ranking
 

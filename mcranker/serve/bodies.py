@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
 from mcranker import errors
+from mcranker.logs import safe_logger
 from mcranker.runtime.bridge import task_group
 from mcranker.serve.settings import Limits
 from personas import PersonasError
@@ -66,6 +67,7 @@ _CAUSES: tuple[tuple[_Types, str, str], ...] = (
 )
 """Error -> kind of problem, and what the client reads; the first that fits counts."""
 T = TypeVar("T")
+logger = safe_logger("mcranker.serve")
 _SMALL = 1 << 14  # bytes of a body that is read on the event loop: a thread would take longer
 _DEEPEST = 50
 
@@ -89,8 +91,8 @@ class Problem(Exception):
         return headers
 
 
-def problem_of(error: Exception) -> Problem:
-    """Convert an exception to an error response."""
+def problem_of(error: Exception, asked: str) -> Problem:
+    """Convert an exception to an error response; the log has what its client may not read."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, errors.InputError):
@@ -98,7 +100,12 @@ def problem_of(error: Exception) -> Problem:
     for types, kind, message in _CAUSES:
         if isinstance(error, types):
             seconds = getattr(error, "retry_after", None) or 1.0
-            return Problem(kind, message, retry_after=seconds if isinstance(error, _SOON) else None)
+            after = seconds if isinstance(error, _SOON) else None
+            problem = Problem(kind, message, retry_after=after)
+            if problem.ours:
+                logger.warning("%s: %s: %s", asked, type(error).__name__, error)
+            return problem
+    logger.error("%s: unexpected %r", asked, error, exc_info=error)
     return Problem("internal", f"the service failed; {_LOG}")
 
 

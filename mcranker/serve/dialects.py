@@ -10,27 +10,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mcranker.ranking import Ranking
 from mcranker.serve.bodies import STATUS, Problem
 from mcranker.serve.requests import RerankRequest
-
-
-@dataclass(frozen=True, slots=True)
-class RerankResponse:
-    """An answer in no dialect yet."""
-
-    id: str
-    model: str
-    request: RerankRequest
-    ranking: Ranking
-    scores: Sequence[float | None]
-    seconds: float
-    meta: Mapping[str, Any]
-
+from personas.ranking.hit import Hit
 
 _ERROR_TYPES = {
     "not_found": "NotFoundError",
@@ -61,40 +47,49 @@ class ApiDialect:
     bare: bool = False
     returns_documents: bool = False
     scale: Callable[[float], float] = float
-    whole: Callable[[dict[str, Any], RerankResponse], Any] = lambda answer, _: answer
+    whole: Callable[[dict[str, Any], RerankRequest, float], Any] = lambda answer, *_: answer
     problem: Callable[[Problem], Any] = error_body
     status: Mapping[str, int] = field(default_factory=dict)
 
     def status_of(self, problem: Problem) -> int:
         return self.status.get(problem.kind, STATUS[problem.kind])
 
-    def answer(self, response: RerankResponse) -> Any:
+    def answer(
+        self,
+        request: RerankRequest,
+        scored: Iterable[tuple[Hit, float | None]],
+        *,
+        name: str,
+        model: str,
+        meta: Mapping[str, Any],
+        seconds: float,
+    ) -> Any:
         """The body of an answer, as JSON values."""
-        wanted, results = response.request.return_documents, []
-        for hit, score in zip(response.ranking, response.scores, strict=True):
+        wanted, results = request.return_documents, []
+        for hit, score in scored:
             shown = None if score is None else self.scale(score)
             result: dict[str, Any] = {"index": hit.index, self.score: shown}
             if self.returns_documents if wanted is None else wanted:
-                document = response.request.documents[hit.index]
+                document = request.documents[hit.index]
                 is_object = self.bare or isinstance(document, dict)
                 result[self.document] = document if is_object else {"text": document}
             if hit.reasons:
                 result["reasons"] = {name: asdict(each) for name, each in hit.reasons.items()}
             results.append(result)
-        asked, answered = response.meta["tokens"].values()
+        asked, answered = meta["tokens"].values()
         answer = {
-            "id": response.id,
+            "id": name,
             "object": "rerank",
-            "model": response.model,
+            "model": model,
             self.results: results,
             "usage": {
                 "prompt_tokens": asked,
                 "completion_tokens": answered,
                 "total_tokens": asked + answered,
             },
-            "meta": response.meta,
+            "meta": meta,
         }
-        return self.whole(answer, response)
+        return self.whole(answer, request, seconds)
 
 
 def _logit(score: float) -> float:
@@ -126,7 +121,7 @@ DIALECTS = (
         score="score",
         document="text",
         bare=True,
-        whole=lambda answer, _: answer["results"],
+        whole=lambda answer, *_: answer["results"],
         problem=lambda problem: {
             "error": problem.message,
             "error_type": _TEI_KINDS.get(problem.kind, "Validation"),
@@ -140,7 +135,7 @@ DIALECTS = (
         results="data",
         score="score",
         returns_documents=True,
-        whole=lambda answer, _: {**answer, "usage": {"rerank_units": 1, **answer["usage"]}},
+        whole=lambda answer, *_: {**answer, "usage": {"rerank_units": 1, **answer["usage"]}},
     ),
     ApiDialect(
         "mixedbread",
@@ -149,11 +144,11 @@ DIALECTS = (
         score="score",
         document="input",
         bare=True,
-        whole=lambda answer, response: {
+        whole=lambda answer, request, _: {
             **answer,
             "object": "list",
-            "top_k": response.request.top_n or len(response.request.documents),
-            "return_input": bool(response.request.return_documents),
+            "top_k": request.top_n or len(request.documents),
+            "return_input": bool(request.return_documents),
         },
     ),
     ApiDialect(
@@ -162,7 +157,7 @@ DIALECTS = (
         results="data",
         bare=True,
         # Others may say top_k as well, and read results.
-        whole=lambda answer, _: {**answer, "object": "list", "results": answer["data"]},
+        whole=lambda answer, *_: {**answer, "object": "list", "results": answer["data"]},
     ),
     ApiDialect(
         "nim",
@@ -177,7 +172,7 @@ DIALECTS = (
         ("/v1/score", "/score"),
         results="data",
         score="score",
-        whole=lambda answer, _: {
+        whole=lambda answer, *_: {
             **answer,
             "object": "list",
             "data": sorted(answer["data"], key=lambda result: result["index"]),
@@ -187,7 +182,7 @@ DIALECTS = (
     ApiDialect(
         "dashscope",
         ("/api/v1/services/rerank/text-rerank/text-rerank",),
-        whole=lambda answer, _: {
+        whole=lambda answer, *_: {
             "request_id": answer["id"],
             "output": {"results": answer["results"]},
             "usage": answer["usage"],
@@ -197,13 +192,13 @@ DIALECTS = (
     ApiDialect(
         "zeroentropy",
         ("/v1/models/rerank", "/models/rerank"),
-        whole=lambda answer, response: {
+        whole=lambda answer, request, seconds: {
             **answer,
-            "total_bytes": _bytes(response.request),
+            "total_bytes": _bytes(request),
             "total_tokens": answer["usage"]["total_tokens"],
             "actual_latency_mode": "fast",
-            "e2e_latency": response.seconds,
-            "inference_latency": response.seconds,
+            "e2e_latency": seconds,
+            "inference_latency": seconds,
         },
     ),
 )

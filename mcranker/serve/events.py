@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from mcranker.logs import safe_logger
 from mcranker.rag.result import RAGEvent, StageDone
 from mcranker.serve.bodies import ClientDisconnected, until_gone
-from mcranker.serve.served import discreetly
+from mcranker.serve.results import discreetly
 
 logger = safe_logger("mcranker.serve")
 

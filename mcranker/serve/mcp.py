@@ -5,11 +5,10 @@ https://modelcontextprotocol.io; the server side is the official SDK's.
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, cast
 
@@ -24,16 +23,24 @@ from starlette.applications import Starlette
 from mcranker import __version__
 from mcranker.errors import ConfigError
 from mcranker.events import PassageAssessed, PassagesCompared, PassageScored
-from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.rag.result import EmitAnswer, RAGEvent
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import apart, task_group
 from mcranker.runtime.processes import stopping
-from mcranker.serve.answering import Answering, public_answer, scores_of, warnings_of
 from mcranker.serve.bodies import Problem, problem_of
-from mcranker.serve.requests import Explanations, QuestionRequest, RankRequest, size_of
-from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, public_form
+from mcranker.serve.metrics import Metrics
+from mcranker.serve.rankers import Answering, Job, ServedRanker, ServedRankers
+from mcranker.serve.requests import QuestionRequest, RankRequest
+from mcranker.serve.results import (
+    Explanations,
+    discreet,
+    public_answer,
+    public_form,
+    scores_of,
+    size_of,
+    warnings_of,
+)
 from mcranker.serve.settings import Limits, Settings
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
@@ -48,16 +55,6 @@ _EXPLAINED = (
     *("imputed", "criteria", "rank_without"),
 )
 """Fields of `Hit` in a document's result, and in its explanation."""
-
-_ESTIMATED = {
-    "calls": "calls",
-    "reused_answers": "reused",
-    "input_tokens": "input_tokens",
-    "output_tokens": "output_tokens",
-    "cost_usd": "cost",
-    "cost_usd_at_most": "cost_at_most",
-}
-"""Key of an estimate -> field of `Estimate`."""
 
 _INSTRUCTIONS = (
     "Ranks passages by how well they answer a query, with a team of judges who each write weighted "
@@ -128,12 +125,7 @@ class _Server(MCPServer[Any]):
         except ToolError as error:
             said, cause = str(error), error.__cause__
             if isinstance(error, UnexpectedToolError) and isinstance(cause, Exception):
-                problem = problem_of(cause)
-                if problem.kind == "internal":
-                    logger.exception("%s: unexpected error", name, exc_info=cause)
-                elif problem is not cause and problem.ours:
-                    logger.warning("%s: %s", type(cause).__name__, cause)
-                said = f"{said}: {problem.message}"
+                said = f"{said}: {problem_of(cause, name).message}"
             # It goes into a model's context.
             whole = len(said) <= _LONGEST_ERROR
             raise ToolError(said if whole else f"{said[: _LONGEST_ERROR - 1]}…") from None
@@ -174,8 +166,9 @@ class _StandardInput:
 class _Tools:
     def __init__(self, settings: Settings) -> None:
         self._limits = settings.limits
-        self.rankers = ServedRankers(settings)
-        self.answering = Answering(settings)
+        metrics = Metrics()  # that no client reads
+        self.rankers = ServedRankers(settings, metrics)
+        self.answering = Answering(settings, metrics)
         self._kept = Explanations[Ranking](self._limits)
 
     async def rank(
@@ -193,10 +186,8 @@ class _Tools:
         ] = None,
     ) -> dict[str, Any]:
         """Put documents in the order of their relevance to a query, best first."""
-        given: dict[str, Any] = {"query": query, "documents": documents, "team": team}
-        given |= {"instruction": instruction, "reasons": reasons}
-        seconds = min(deadline or math.inf, self._limits.deadline)
-        served, job = self._job(ranker, given, seconds, top_n or 0)
+        shared = (ranker, team, query, documents, instruction, reasons)
+        served, job = self._job(*shared, top_n=top_n, timeout=deadline)
         ranking = await served.rank(job, _progress(context))
         scored = scores_of(ranking, "null")
         return {
@@ -224,10 +215,18 @@ class _Tools:
         reasons: _Reasons = 0,
     ) -> dict[str, Any]:
         """Say what the tool rank would take for the same arguments. Nothing is sent."""
-        given: dict[str, Any] = {"query": query, "documents": documents, "team": team}
-        given |= {"instruction": instruction, "reasons": reasons}
-        found = await self._job(ranker, given)[1].estimate()
-        return {key: getattr(found, name) for key, name in _ESTIMATED.items()}
+        _, job = self._job(ranker, team, query, documents, instruction, reasons)
+        found = await job.ranker.aestimate(
+            job.query, job.passages, instruction=instruction or None, reasons=reasons
+        )
+        return {
+            "calls": found.calls,
+            "reused_answers": found.reused,
+            "input_tokens": found.input_tokens,
+            "output_tokens": found.output_tokens,
+            "cost_usd": found.cost,
+            "cost_usd_at_most": found.cost_at_most,
+        }
 
     async def answer(
         self,
@@ -244,8 +243,7 @@ class _Tools:
         """Answer a question from the indexed documents, with checked citations."""
         given = {"question": question, "messages": messages}
         asked = QuestionRequest.read(given, self._limits).asked(self._limits)
-        seconds = min(deadline or math.inf, self._limits.deadline)
-        result = await self.answering.answer(asked, seconds, _progress(context))
+        result = await self.answering.answer(asked, deadline, _progress(context))
         form, ranking = public_answer(result), result.ranking
         return {
             "answer": form["text"],
@@ -286,19 +284,24 @@ class _Tools:
         }
 
     def _job(
-        self, ranker: str | None, given: dict[str, Any], seconds: float = 0.0, top_n: int = 0
+        self,
+        ranker: str | None,
+        team: str | dict[str, Any] | None,
+        query: str,
+        documents: Sequence[Any],
+        instruction: str,
+        reasons: int,
+        **more: Any,
     ) -> tuple[ServedRanker, Job]:
         """Return the ranking job, within the limits."""
         served = self.rankers.find(ranker)
-        team = given.pop("team")
         options = {} if team is None else {"team": team}
-        asked = RankRequest.read({**given, "options": options}, self._limits)
+        given = {"query": query, "documents": documents, "options": options, **more}
+        given |= {"instruction": instruction, "reasons": reasons}
+        asked = RankRequest.read(given, self._limits)
         if not asked.documents:
             raise Problem("empty", "documents is empty; give at least one")
-        query, passages = as_query(asked.query), as_passages(asked.documents)
-        chosen = served.with_options(asked.options)
-        extra: dict[str, Any] = {"instruction": asked.instruction, "reasons": asked.reasons}
-        return served, Job(chosen, query, passages, seconds, min(top_n, len(passages)), **extra)
+        return served, Job(served.with_options(asked.options), asked, asked.passages())
 
 
 def _progress(context: Context[Any, Any]) -> EmitAnswer:

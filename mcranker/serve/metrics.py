@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
+import anyio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers, Wrapper
 from mcranker.llm.models import ROLES, Models
 from mcranker.llm.prices import cost
-
-if TYPE_CHECKING:
-    import anyio
-
-    from mcranker.ranking import Ranking
+from mcranker.ranking import Ranking
+from mcranker.serve.bodies import Problem
+from mcranker.serve.results import public_name
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -73,6 +73,17 @@ class Metrics:
         self.add("requests", route, str(status))
         self._request_seconds.labels(route).observe(seconds)
 
+    @contextmanager
+    def counting(self, *labels: str) -> Iterator[None]:
+        """Count what ends with an error after it began: the counter's name, then its labels."""
+        try:
+            yield
+        except BaseException as error:
+            gone = isinstance(error, anyio.get_cancelled_exc_class())
+            if not isinstance(error, Problem) or error.kind == "timeout":
+                self.add(*labels, "cancelled" if gone else "failed")
+            raise
+
     def ranked(self, ranker: str, ranking: Ranking) -> None:
         """Count a ranking that came to its end."""
         outcome = "missing" if ranking.missing else "complete"
@@ -101,31 +112,26 @@ class Metrics:
         else:
             self.add("cost_dollars", *labels, amount=dollars)
 
-    def metered(self, ranker: str, models: Models, shown: Callable[[str], str]) -> Models:
-        """Return a ranker's models with calls counted under `shown` names, failed ones too."""
-        around: dict[int, ChatModel] = {}
-
-        def metered(model: ChatModel) -> ChatModel:
-            return around.setdefault(id(model), _Metered(model, self, ranker, shown(model.name)))
-
-        recruiter, criteria, scoring, assessor = (metered(getattr(models, each)) for each in ROLES)
-        return replace(
-            models, recruiter=recruiter, criteria=criteria, scoring=scoring, assessor=assessor
-        )
+    def metered(self, ranker: str, models: Models) -> Models:
+        """Return a ranker's models with their calls counted, failed ones too."""
+        plain = {role: getattr(models, role) for role in ROLES}
+        around: dict[int, Any] = {
+            id(model): _Metered(model, self, ranker) for model in plain.values()
+        }
+        return replace(models, **{role: around[id(model)] for role, model in plain.items()})
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
 
 
 class _Metered(Wrapper):
-    def __init__(self, model: ChatModel, metrics: Metrics, ranker: str, shown: str) -> None:
+    def __init__(self, model: ChatModel, metrics: Metrics, ranker: str) -> None:
         super().__init__(model)
         self._metrics = metrics
         self._ranker = ranker
-        self._shown = shown
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        labels = self._ranker, request.tag.stage, self._shown
+        labels = self._ranker, request.tag.stage, public_name(self.name)
         try:
             reply = await self._model.complete(request)
         except BaseException as error:

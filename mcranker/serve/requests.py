@@ -5,10 +5,8 @@ Counts are checked before contents: nothing is built from a body that is refused
 
 from __future__ import annotations
 
-import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
     AliasChoices,
@@ -23,16 +21,12 @@ from pydantic import (
 
 from mcranker.inputs.documents import as_fields, of_record
 from mcranker.inputs.passages import as_passages, as_query, in_conversation
-from mcranker.ranking import Ranking
 from mcranker.serve.bodies import Problem, bounded
 from mcranker.serve.settings import Limits
 from personas.errors import shown
 from personas.ranking.types import Passage, Query
 
-T = TypeVar("T")
 B = TypeVar("B", bound="_Body")
-_OF_A_SCORE = 100  # bytes, about
-_OF_A_PASSAGE = 1_000
 Document = str | dict[str, Any]
 _NO_EFFECT = ("priority", "max_chunks_per_doc", "max_query_length", "rewrite_query", "latency")
 _NOT_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
@@ -44,40 +38,6 @@ _NOT_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "mm_processor_kwargs": (bool, "only texts are ranked; leave it out"),
 }
 """Field -> if a value of it asks for what there is not, and what to do instead."""
-
-
-class Explanations(Generic[T]):
-    """Rankings, or what else has a page, by id; the oldest make room for new ones."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._kept: OrderedDict[str, tuple[T, str, int]] = OrderedDict()
-        self._bytes = 0
-
-    def put(self, made: T, size: int, holder: str = "") -> str:
-        """Keep one of `size` bytes and return its id; `holder` names the key it was asked with."""
-        name, most = uuid.uuid4().hex, self._limits.explanations_bytes
-        if size <= most:
-            self._kept[name] = made, holder, size
-            self._bytes += size
-        while len(self._kept) > self._limits.explanations or self._bytes > most:
-            self._bytes -= self._kept.popitem(last=False)[1][2]
-        return name
-
-    def get(self, name: str, holder: str = "") -> T:
-        made, owner, _ = self._kept.get(name, (None, "", 0))
-        if made is None or owner != holder:
-            said = f"there is no ranking {name[:100]!r}, or it is no longer kept; rank again"
-            raise Problem("not_found", said)
-        return made
-
-
-def size_of(ranking: Ranking) -> int:
-    """Return the bytes that a ranking takes, about."""
-    # Python takes up to four bytes for a character.
-    texts = sum(4 * (len(each.text) + len(each.title)) for each in ranking.passages)
-    scores = _OF_A_PASSAGE + _OF_A_SCORE * len(ranking.personas)
-    return texts + scores * len(ranking.passages)
 
 
 # Values
@@ -195,6 +155,7 @@ class _Body(BaseModel):
 class RerankRequest(_Body):
     """A request of a rerank client, in any dialect."""
 
+    min_relevance: ClassVar[float | None] = None
     query: _Text = Field(validation_alias=AliasChoices("query", "text_1", "queries", "data_1"))
     documents: Annotated[list[Document], PlainValidator(_documents)] = Field(
         validation_alias=AliasChoices(
@@ -263,6 +224,9 @@ class RankRequest(_Body):
     timeout: _Seconds | None = None
     instruction: _Instruction = ""
     reasons: _Count = 0
+
+    def passages(self) -> tuple[Passage, ...]:
+        return as_passages(self.documents)
 
 
 class QuestionRequest(_Body):

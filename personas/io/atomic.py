@@ -55,17 +55,25 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def check_place(path: str | os.PathLike[str]) -> None:
     """See that `replacing` could write a file, without touching it."""
-    target, number = Path(os.path.realpath(path)), _descriptor(path)
-    if number is not None:
-        os.write(number, b"")  # fails where it is open for reading alone
-        return
-    if target.exists() and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
-    if target.is_file() or not target.exists():
-        part = _beside(target)
-        with _naming(part, path):
+    name, target, number = os.fspath(path), Path(os.path.realpath(path)), _descriptor(path)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder; name a file in it", name)
+    if not target.parent.exists():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist; create it", name)
+    if not target.parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{target.parent} is no folder", name)
+    try:
+        if number is not None:
+            os.write(number, b"")  # fails where it is open for reading alone
+        elif target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        elif target.is_file() or not target.exists():
+            part = _beside(target)
             part.open("xb").close()
             part.unlink()
+    except OSError as error:
+        advice = f"nothing can be written there ({error.strerror}); name another file"
+        raise OSError(error.errno, advice, name) from error
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def test_compare_takes_rankings_values_and_files(tmp_path: Path) -> None:
     for before in (first, first.to_dict(), first, saved, str(saved)):
         found = compare(before, second, grades={"a": 1})
         assert found.before.query.text == "best masks"
-        assert [each.name for each in found.settings] == ["ensemble", "rank ties"]
+        assert [each.name for each in found.settings] == ["ensemble"]
     html = tmp_path / "moved.html"
     found.to_html(html)
     assert "What moved, and why" in Page(html.read_text(encoding="utf-8")).text

@@ -14,7 +14,7 @@ from click.testing import Result
 from rich.console import Console
 
 from mcranker import ChatRequest, MCRanker, ScriptedChat
-from mcranker.cli.progress import ProgressDisplay, QueryTracker
+from mcranker.cli.progress import ProgressDisplay, Tracker
 from personas import Member, Persona, Team
 from tests.support.cli_support import Connected, scripted
 from tests.support.commands import HOSTILE, call, unsafe, written
@@ -95,7 +95,7 @@ def test_the_live_display_takes_a_label_as_it_is(monkeypatch: pytest.MonkeyPatch
     shown_there = io.StringIO()
     console = Console(file=shown_there, force_terminal=True, width=100)
     monkeypatch.setattr("mcranker.cli.progress.Console", lambda **_: console)
-    with ProgressDisplay(QueryTracker(stage="data, [/b] [red]label"), wanted=True) as live:
+    with ProgressDisplay(Tracker("data, [/b] [red]label", unit=""), wanted=True) as live:
         live.update()
     assert "data, [/b] [red]label" in shown_there.getvalue()
 

@@ -27,7 +27,7 @@ from mcranker import (
     ServerFailed,
 )
 from mcranker.inputs.trec import read_trec
-from mcranker.serve.answering import headers_of, meta_of, scores_of, warnings_of
+from mcranker.serve.results import headers_of, meta_of, scores_of, warnings_of
 from tests.support.cli_support import invoke, scripted
 from tests.support.comparing import shown_in
 from tests.support.scripted import RUBRIC

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -33,7 +34,6 @@ from mcranker.llm.batch.services import (
     AnthropicBatches,
     BatchItem,
     BatchService,
-    BatchStatus,
     OpenAIBatches,
 )
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Tag
@@ -264,11 +264,10 @@ class _Collector:
                 logger.info("batch %s was sent before, with what is asked now", name)
                 self._batches.append(_Batch(self, note, owner.chat.writer(), {}))
 
-    def _packed(self, entries: Iterable[_Entry], now: float) -> Iterator[_Batch]:
+    def _packed(self, entries: Iterable[_Entry], now: float) -> list[_Batch]:
         """New batches, as large as the provider takes them."""
         service, write = self.owner.service, self.owner.chat.writer()
-        inside: dict[str, _Entry] = {}
-        lines: list[bytes] = []
+        packs: list[tuple[dict[str, _Entry], list[bytes]]] = []
         size = 0
         for entry in entries:
             try:
@@ -276,15 +275,15 @@ class _Collector:
             except ModelError as error:
                 self.settle(entry, error)
                 continue
-            full = len(lines) == service.most_requests
-            if lines and (full or size + len(line) > service.most_bytes):
-                yield _Batch(self, self._note(inside, now), write, inside, lines)
-                inside, lines, size = {}, [], 0
+            full = not packs or len(packs[-1][1]) == service.most_requests
+            if full or size + len(line) > service.most_bytes:
+                packs.append(({}, []))
+                size = 0
+            inside, lines = packs[-1]
             inside[entry.key] = entry
             lines.append(line)
             size += len(line) + 1  # what stands between the lines
-        if lines:
-            yield _Batch(self, self._note(inside, now), write, inside, lines)
+        return [_Batch(self, self._note(each, now), write, each, lines) for each, lines in packs]
 
     def _note(self, inside: dict[str, _Entry], now: float) -> BatchNote:
         return BatchNote(
@@ -293,8 +292,7 @@ class _Collector:
             mark=uuid.uuid4().hex,
             created=now,
             requests={
-                key: (entry.request.tag.stage, entry.request.labels)
-                for key, entry in inside.items()
+                key: (each.request.tag.stage, each.request.labels) for key, each in inside.items()
             },
         )
 
@@ -319,11 +317,12 @@ class _Batch:
         self._collector = collector
         self._owner = collector.owner
         self._chat = collector.owner.chat
-        self._service = collector.owner.service
         self._write = write
         self._lines = list(lines)
-        self._own = bool(self._lines)
         self._source: bytes | None = None  # the lines, where the provider finds them
+        self._step: Callable[[], Awaitable[None]] = self._send if self._lines else self._look_for
+        if note.batch is not None:
+            self._step = partial(self._follow, note.batch)
         self._begun = False  # a creation may have reached the provider
         self._interval = self._owner.timings.first_poll
         self._failing_since: float | None = None
@@ -335,12 +334,7 @@ class _Batch:
         self.due = now + self._interval
         self._interval = min(self._interval * SLOWER, timings.longest_poll)
         try:
-            if self.note.batch is not None:
-                await self._follow(self.note.batch)
-            elif self._own:
-                await self._send()
-            else:
-                await self._look_for()
+            await self._step()
         except ModelError as error:
             self._failing_since = now if self._failing_since is None else self._failing_since
             wait = (error.retry_after if isinstance(error, RateLimited) else None) or 0.0
@@ -358,7 +352,7 @@ class _Batch:
             self._failing_since, self._owner.reached = None, True
 
     async def _send(self) -> None:
-        batch = await self._service.find(self.note) if self._begun else None
+        batch = await self._owner.service.find(self.note) if self._begun else None
         if batch is None and not any(entry.waiting for entry in self.entries.values()):
             self.done = True
             return
@@ -368,7 +362,7 @@ class _Batch:
 
     async def _create(self) -> str | None:
         """The id of the new batch; None if another process is about to send the same."""
-        mark, service = self.note.mark, self._service
+        mark, service = self.note.mark, self._owner.service
         if self._source is None:
             self._source = await service.upload(self._lines, mark)
             self._lines = []
@@ -392,7 +386,7 @@ class _Batch:
         async with owner.ledger.alone(f"batches {self._chat.name} {self._chat.endpoint}"):
             for other in owner.notes.of(self.note.model, self.note.endpoint):
                 if other.mark != self.note.mark and self.left.keys() & other.requests.keys():
-                    self._end(self.entries.values())
+                    self._send_again()
                     return False
             owner.notes.write(self.note)
         return True
@@ -402,33 +396,38 @@ class _Batch:
         notes, mark = self._owner.notes, self.note.mark
         current = notes.read(mark)
         if current is None:
-            self._end(self.entries.values())  # its writer has finished it
+            self._send_again()  # its writer has finished it
         elif current.batch is not None:
             self._created(current.batch)
-        elif batch := await self._service.find(self.note):
+        elif batch := await self._owner.service.find(self.note):
             self._created(batch)
         elif self._owner.clock() - current.created > self._owner.timings.settle:
             notes.remove(mark)
-            self._end(self.entries.values())
+            self._send_again()
 
     def _created(self, batch: str) -> None:
         self._source = None
         self._interval = self._owner.timings.first_poll
         self.due = self._owner.clock() + self._interval
+        self._step = partial(self._follow, batch)
         self.note = self.note.model_copy(update={"batch": batch})
         self._owner.notes.write(self.note)
         where = self._chat.service.where
         logger.info("batch %s: %d requests are with %s", batch, len(self.left), where)
 
     async def _follow(self, batch: str) -> None:
-        notes, service = self._owner.notes, self._chat.service
+        notes, service, batches = self._owner.notes, self._chat.service, self._owner.service
         try:
-            status = await self._service.check(batch)
+            status = await batches.check(batch)
             if status.progress != self._progress:
                 self._progress = status.progress
                 logger.info("batch %s: %s", batch, said_by(service, status.progress))
             for path in status.results if status.ended else ():
-                await self._read(path)
+                found = await self._chat.fetch(
+                    "get", path, seconds=TRANSFER_SECONDS, most=MOST_RESULTS
+                )
+                for line in filter(None, map(bytes.strip, found.splitlines())):
+                    await self._take(batches.item(parse_object(line, service)))
         except ModelNotFound as error:
             raise ModelNotFound(
                 f"{service.model}: batch {batch} or its results are not there: deleted, or "
@@ -442,13 +441,10 @@ class _Batch:
             message = f"{service.model}: batch {batch} was not accepted: {said}"
             self._fail(ModelError(message, model=service.model))
         elif status.ended:
-            self._finish(status)
-
-    async def _read(self, path: str) -> None:
-        chat = self._chat
-        found = await chat.fetch("get", path, seconds=TRANSFER_SECONDS, most=MOST_RESULTS)
-        for line in filter(None, map(bytes.strip, found.splitlines())):
-            await self._take(self._service.item(parse_object(line, chat.service)))
+            for key in self.left:
+                self._not_answered(self._waiting(key), BatchItem(key, status.unanswered))
+            notes.remove(self.note.mark)
+            self.done = True
 
     async def _take(self, item: BatchItem) -> None:
         if item.key not in self.left:
@@ -470,12 +466,6 @@ class _Batch:
                 if (entry := self._waiting(item.key)) is not None:
                     self._collector.settle(entry, reply)
         del self.left[item.key]
-
-    def _finish(self, status: BatchStatus) -> None:
-        for key in self.left:
-            self._not_answered(self._waiting(key), BatchItem(key, status.unanswered))
-        self._owner.notes.remove(self.note.mark)
-        self._end(self.again)
 
     def _waiting(self, key: str) -> _Entry | None:
         entry = self.entries.get(key)
@@ -520,10 +510,11 @@ class _Batch:
         for entry in self.entries.values():
             if entry.outcome is None:
                 self._collector.settle(entry, error)
-        self._end(())
+        self.done, self.again = True, []
 
-    def _end(self, again: Iterable[_Entry]) -> None:
-        self.done, self.again = True, list(again)
+    def _send_again(self) -> None:
+        """End without results."""
+        self.done, self.again = True, list(self.entries.values())
 
     @property
     def _id(self) -> str:

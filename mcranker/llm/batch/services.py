@@ -81,11 +81,9 @@ class _Batches:
     def __init__(self, chat: HostedChat) -> None:
         self.chat = chat
 
-    async def _call(self, *args: Any, **options: Any) -> dict[str, Any]:
-        return await self.chat.call(*args, **options, seconds=TRANSFER_SECONDS)
-
-    def _parsed(self, form: type[Form], data: Mapping[str, Any]) -> Form:
+    async def _call(self, form: type[Form], *args: Any, **options: Any) -> Form:
         """An answer in its form; a `ServerFailed` is raised if it has another one."""
+        data = await self.chat.call(*args, **options, seconds=TRANSFER_SECONDS)
         try:
             return form.model_validate(data)
         except ValidationError as error:
@@ -114,8 +112,8 @@ class OpenAIBatches(_Batches):
         name, content = f"mcranker-{mark}.jsonl", io.BytesIO(b"\n".join(lines))
         form.add_field("file", content, filename=name, content_type="application/jsonl")
         parts = form()
-        data = await self._call("post", "files", parts, headers=parts.headers)
-        return self._parsed(_Named, data).id.encode()
+        file = await self._call(_Named, "post", "files", parts, headers=parts.headers)
+        return file.id.encode()
 
     async def create(self, source: bytes, mark: str) -> str:
         """Create a batch, which will be charged, and return its id."""
@@ -125,14 +123,13 @@ class OpenAIBatches(_Batches):
             "completion_window": "24h",
             "metadata": {MARK: mark},
         }
-        data = await self._call("post", "batches", orjson.dumps(content))
-        return self._parsed(_Named, data).id
+        return (await self._call(_Named, "post", "batches", orjson.dumps(content))).id
 
     async def find(self, note: BatchNote) -> str | None:
         """The id of the batch with a note's mark; None if there is none."""
         path = "batches?limit=100"
         for _ in range(MOST_PAGES):  # newest first, until they are older than the note
-            page = self._parsed(_Page, await self._call("get", path))
+            page = await self._call(_Page, "get", path)
             for batch in page.data:
                 if batch.metadata and batch.metadata.get(MARK) == note.mark:
                     return batch.id
@@ -144,7 +141,7 @@ class OpenAIBatches(_Batches):
         return None
 
     async def check(self, batch: str) -> BatchStatus:
-        form = self._parsed(_OpenAIBatch, await self._call("get", f"batches/{batch}"))
+        form = await self._call(_OpenAIBatch, "get", f"batches/{batch}")
         counts = defaultdict(int, form.request_counts or {})
         files = (form.output_file_id, form.error_file_id)
         return BatchStatus(
@@ -183,15 +180,14 @@ class AnthropicBatches(_Batches):
         return b'{"requests":[' + b",".join(lines) + b"]}"
 
     async def create(self, source: bytes, mark: str) -> str:
-        data = await self._call("post", "v1/messages/batches", source)
-        return self._parsed(_Named, data).id
+        return (await self._call(_Named, "post", "v1/messages/batches", source)).id
 
     async def find(self, note: BatchNote) -> str | None:
         return None
 
     async def check(self, batch: str) -> BatchStatus:
         path = f"v1/messages/batches/{batch}"
-        form = self._parsed(_AnthropicBatch, await self._call("get", path))
+        form = await self._call(_AnthropicBatch, "get", path)
         counts = (f", {count} {name}" for name, count in form.request_counts.items() if count)
         return BatchStatus(
             ended=form.processing_status == "ended",

@@ -41,9 +41,8 @@ def resolve(name: str) -> Path:
     path = Path(name).expanduser()
     if path.is_file():
         return path.resolve()
-    entry = find(name)
-    if entry is not None:
-        return _present(entry) or download(entry)
+    if (entry := find(name)) is not None:
+        return _present(entry)[-1]
     if name and path.name == name and (cache_folder() / name).is_file():
         return cache_folder() / name
     raise not_found(name)
@@ -51,17 +50,12 @@ def resolve(name: str) -> Path:
 
 def resolve_encoder(entry: CatalogueEntry) -> tuple[Path, Path]:
     """The model file and the tokenizer of an encoder, downloaded if need be."""
-    model = _present(entry) or download(entry)
-    assert entry.tokenizer is not None, "encoders have one"
-    tokenizer = _cached(entry.tokenizer) or _installed(entry.tokenizer)
-    assert tokenizer is not None, "_present() and download() see to all files"
+    tokenizer, model = _present(entry)
     return model, tokenizer
 
 
-def _present(entry: CatalogueEntry) -> Path | None:
-    """Return the model file of an entry, if all its files are here and whole."""
-    paths = [_cached(each) or _installed(each) for each in entry.files]
-    return None if None in paths else paths[-1]
+def _present(entry: CatalogueEntry) -> list[Path]:
+    return [_cached(each) or _installed(each) or _download(each) for each in entry.files]
 
 
 def download(entry: CatalogueEntry) -> Path:

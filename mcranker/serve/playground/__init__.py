@@ -11,7 +11,8 @@ from typing import Any
 from mcranker import __version__
 from mcranker.logs import safe_logger
 from mcranker.rankers.judge import PointwiseRanker
-from mcranker.serve.served import ServedRanker, public_name
+from mcranker.serve.rankers import ServedRanker
+from mcranker.serve.results import public_name
 from personas.ranking.types import judge_note
 from personas.report.page import asset
 

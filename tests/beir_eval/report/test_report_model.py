@@ -126,7 +126,7 @@ def test_comparisons_with_the_suites_baseline_are_one_family(tmp_path: Path) -> 
     assert two.p_adjusted == pytest.approx(2 * 0.01722, abs=2e-5)
     assert first.p_value == pytest.approx(1.0, abs=1e-12)
     # DIRECT: mean 0.3, sd sqrt(0.14 / 5), t(5, 0.975) = 2.570582: 0.3 +- 0.175604.
-    ends = cell_of(section, DIRECT).interval
+    ends = cell_of(section, DIRECT).values.interval
     assert (ends.low, ends.high) == pytest.approx((0.124396, 0.475604), abs=1e-6)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -19,15 +18,33 @@ from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.report.forms import render_markdown
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
+from personas.ensembles import ENSEMBLES
 from tests.support.beir_folder import write_folder
 from tests.support.comparing import shown_in
 from tests.support.experiment_support import MEASURE, constant, plan
+from tests.support.plugins import installed
 from tests.support.report_runs import cell_of, change, made, only, report_on
 from tests.support.run_folders import set_values
 
 BM25 = "BM25"
 TEAM = {"team": ("Ann", "Ben", "Cid"), "criteria": "none", "scale": 2}
-BY_RANK = {"ensemble": "reciprocal_rank"}
+BY_RANK = {"ensemble": "ordinal"}
+ORDINAL = """
+import numpy as np
+from personas import Ensemble
+def ordinal(scores):
+    ranks = np.argsort(np.argsort(-scores, axis=0, kind="stable"), axis=0)
+    return (1 / (1 + ranks)).sum(axis=1)
+ORDINAL = Ensemble("ordinal", ordinal, "Reciprocal ranks; first-stage order parts equal scores.")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _ordinal(tmp_path: Path) -> Iterator[None]:
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    with installed(folder, ENSEMBLES, ORDINAL, ordinal="ORDINAL"):
+        yield
 
 
 def suite_of(folder: Path, **rankers: Mapping[str, object]) -> Suite:
@@ -39,9 +56,8 @@ def suite_of(folder: Path, **rankers: Mapping[str, object]) -> Suite:
 
 
 def run_with_ordinal_ranks(folder: Path, plan: Plan) -> list[CellResult]:
-    """Run a ranker ``ranks`` as once could be chosen: equal scores have ranks by first stage."""
-    with patch("mcranker.config.RANK_TIES", "ordinal"):
-        return run_suite(suite_of(folder, ranks=BY_RANK), plan)
+    """Run a ranker ``ranks``, whose equal scores have ranks by first stage."""
+    return run_suite(suite_of(folder, ranks=BY_RANK), plan)
 
 
 def by_chance() -> ScriptedChat:

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from mcranker import ChatRequest
-from mcranker.cli.invocation import Interrupts, run_loop
+from mcranker.cli.invocation import Interrupts
 from mcranker.runtime.bridge import interruptible
 from mcranker.runtime.processes import stopping
 from tests.support.cli_support import Connected, answer, invoke, scripted
@@ -134,8 +134,8 @@ class TestInterrupts:
                     await anyio.sleep(0.01)
                     cleaned.append(True)
 
-        with Interrupts(), pytest.raises(KeyboardInterrupt):
-            run_loop(main)
+        with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+            interrupts.run(main)
         assert cleaned == [True]
 
     def test_long_work_that_a_loop_waits_for_is_interrupted_at_once(self) -> None:
@@ -143,8 +143,8 @@ class TestInterrupts:
             with interruptible():
                 interrupting(signal.SIGTERM)()
 
-        with Interrupts(), pytest.raises(KeyboardInterrupt):
-            run_loop(main)
+        with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+            interrupts.run(main)
 
     def test_a_late_second_one_ends_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
         ended: list[int] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mcranker.cli.verb import Reads, Writes
+from mcranker.cli.flags import Reads, Writes
 from tests.support.cli_support import Connected, scripted
 from tests.support.commands import COMMANDS, call, refused
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from mcranker.cli import cli
-from mcranker.cli.progress import QueryTracker, Tracker
+from mcranker.cli.progress import Tracker
 from mcranker.cli.reference import reference
 from mcranker.config import RankerConfig
 from mcranker.events import RankingStarted
@@ -25,7 +25,7 @@ PROJECT = Path(__file__).parents[3]
 
 def test_calls_tokens_and_cost_so_far() -> None:
     usage = UsageTable()
-    tracker = QueryTracker()
+    tracker = Tracker("starting", unit="")
     tracker.take(RankingStarted("", "q", 10, usage))
     assert tracker.used == ""
     # The table grows while the query is ranked; 1 and 2 million tokens at $0.25 and $2 each.

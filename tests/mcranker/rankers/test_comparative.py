@@ -12,7 +12,6 @@ from mcranker import (
     BudgetExceeded,
     ChatRequest,
     Comparisons,
-    ConfigError,
     ContextTooLong,
     MissingScoreError,
     RankGPTRanker,
@@ -176,13 +175,3 @@ def test_at_the_deadline_the_order_is_what_is_known(name: str) -> None:
     assert ranking.partial
     # The best has risen behind a; a heap has no order before its top is known.
     assert ranked("aebcd" if name == "rankgpt" else "abcde", ranking)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    "options",
-    [{"team": "clinician"}, {"team_size": 3}, {"require": ("x",)}, {"criteria": "library"}],
-)
-def test_a_team_is_refused(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"team.*leave it out, or rank with MCRanker$"):
-        made(name, comparing(best)[0], **options)

@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,10 @@ from tests.support.comparing import best, in_order, shown_in
 PLAIN = Capabilities(json_schema=True)
 TEAM = Team(members=library.team("health_questions").members[:2])
 SCIENTIST = TEAM.members[0].name
+OF_TEAMS: list[dict[str, Any]] = [
+    *({"team_size": 3}, {"require": ("x",)}, {"criteria": "library"}, {"dataset": "papers"}),
+    *({"example_rank": 3}, {"snake_case_personas": True}),
+]
 JUDGED = {"team": TEAM, "criteria": "library"}
 DOCS = {"a": "text 1", "b": "text 2", "c": "text 3"}
 
@@ -516,12 +520,17 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("direct", {"scoring": "per_criterion"}),
     ("rebel", {"variant": "three_turn"}),
     ("rebel", {"team": "clinician"}),
+    ("rebel", {"criteria_model": "openai:m"}),
+    ("rebel", {"variant": None}),
     ("rebel", {"window": 0}),
     ("rebel", {"min_relevance_score": 11}),
     ("rebel", {"scoring": "expected"}),
     ("rebel", {"passages_per_call": 5}),
     ("rg_yn", {"assessor_model": "openai:m"}),
     ("mcranker", {"windw": 3}),
+    ("direct", {"criteria_model": "openai:m"}),
+    *((name, {"team": "clinician"}) for name in COMPARERS),
+    *product(("direct", "rebel", "rerank", "rg_s", *COMPARERS), OF_TEAMS),
 )
 
 

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from mcranker.errors import ConfigError
 from mcranker.retrieval import chunks as module
 from mcranker.retrieval.chunks import Chunk, ChunkKind, chunks_of
-from mcranker.retrieval.readers import Document
+from personas.ranking.types import Passage
 
 TEXTS = st.lists(
     st.sampled_from(
@@ -37,7 +37,7 @@ def words_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def divided(text: str, kind: str, **options: object) -> list[Chunk]:
-    return list(chunks_of(Document("d", text, "T"), kind, **options))  # type: ignore[arg-type]  # of the tests below
+    return list(chunks_of(Passage("d", text, "T"), kind, **options))  # type: ignore[arg-type]  # of the tests below
 
 
 @pytest.mark.parametrize("kind", get_args(ChunkKind))

@@ -27,14 +27,15 @@ from mcranker.errors import ConfigError, InputError
 from mcranker.retrieval import index as index_module
 from mcranker.retrieval.embedders import Embedder
 from mcranker.retrieval.index import Added, Index, cached_index
-from mcranker.retrieval.readers import Document, Skipped
+from mcranker.retrieval.readers import Skipped
+from personas.ranking.types import Passage
 from tests.mcranker.retrieval.words_embedder import WordsEmbedder
 from tests.support.cli_support import invoke
 
 PETS = [
-    Document("cats", "cats sleep all day"),
-    Document("dogs", "dogs bark at night"),
-    Document("fish", "fish swim in cold water", title="Aquaria"),
+    Passage("cats", "cats sleep all day"),
+    Passage("dogs", "dogs bark at night"),
+    Passage("fish", "fish swim in cold water", title="Aquaria"),
 ]
 
 
@@ -77,7 +78,7 @@ async def test_scores_are_cosines_and_equal_ones_keep_the_order_of_the_index(
     tmp_path: Path,
 ) -> None:
     index = make(tmp_path / "i")
-    await index.add([Document("b", "red car"), Document("a", "red car"), Document("c", "red")])
+    await index.add([Passage("b", "red car"), Passage("a", "red car"), Passage("c", "red")])
     (found,) = await index.search(["red car"], 3, "dense")
     # |red car| = sqrt(2), so that its cosine with "red" is 1 / sqrt(2).
     assert [name for name, _ in found] == ["b#1", "a#1", "c#1"]
@@ -90,7 +91,7 @@ async def test_a_document_with_another_text_is_replaced(tmp_path: Path, by: str)
     index = make(tmp_path / "i")
     await index.add(PETS)
     assert "cats#1" in await ids(index, "cats sleep", by, 1)
-    changed = [Document("cats", "felines purr"), *PETS[1:]]
+    changed = [Passage("cats", "felines purr"), *PETS[1:]]
     assert await index.add(changed) == Added(replaced=1, unchanged=2, chunks=1)
     for each in (index, Index.open(tmp_path / "i", WordsEmbedder())):
         assert len(each) == 3
@@ -113,7 +114,7 @@ async def test_vectors_that_cannot_be_are_refused(
 
     monkeypatch.setattr(embedder, "embed_passages", wrong)
     with pytest.raises(ConfigError, match=r"gave vectors of shape \(1, .*another embedder"):
-        await index.add([Document("x", "another")])
+        await index.add([Passage("x", "another")])
     assert len(index) == 3
 
 
@@ -121,7 +122,7 @@ BUILD = """
     import os, signal, sys
     import anyio
     from mcranker.retrieval import index
-    from mcranker.retrieval.readers import Document
+    from personas.ranking.types import Passage
     from tests.mcranker.retrieval.words_embedder import WordsEmbedder
     index.BATCH, index.SECONDS = 2, 1e9
     path, first, last, die = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
@@ -133,7 +134,7 @@ BUILD = """
         if die and written == 5:  # in the middle of the third batch
             os.kill(os.getpid(), signal.SIGKILL)
     built._db.set_trace_callback(trace)
-    anyio.run(built.add, [Document(f"d{n}", f"word{n} all") for n in range(first, last)])
+    anyio.run(built.add, [Passage(f"d{n}", f"word{n} all") for n in range(first, last)])
 """
 
 
@@ -148,7 +149,7 @@ async def test_a_build_that_is_killed_is_rolled_back_and_goes_on(tmp_path: Path)
     index = make(tmp_path / "i", embedder)
     assert len(index) == 4
     assert sorted(await ids(index, "all", "bm25", 9)) == [f"d{n}#1" for n in range(4)]
-    done = await index.add([Document(f"d{n}", f"word{n} all") for n in range(9)])
+    done = await index.add([Passage(f"d{n}", f"word{n} all") for n in range(9)])
     assert (done.added, done.unchanged, len(index), len(embedder.texts)) == (5, 4, 9, 5)
     assert await ids(index, "word8", "bm25", 1) == ["d8#1"]
 
@@ -178,7 +179,7 @@ async def test_a_full_disk_says_so_and_loses_nothing(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
         with pytest.raises(OSError, match="what was added is kept") as caught:
-            await index.add([Document(f"x{n}", f"text {n} " * 500) for n in range(40)])
+            await index.add([Passage(f"x{n}", f"text {n} " * 500) for n in range(40)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.filename == str(tmp_path / "i")
@@ -273,12 +274,12 @@ async def test_scripts_without_spaces_are_found_by_their_words(tmp_path: Path) -
         "hi": "मास्क वायरस से बचाता है",
         "fr": "Les masques protègent",
     }
-    await index.add([Document(*each) for each in texts.items()])
+    await index.add([Passage(*each) for each in texts.items()])
     queries = {"口罩": "zh", "マスク": "ja", "ไวรัส": "th", "효과가": "ko", "वायरस": "hi"}
     queries |= {"protegent": "fr", "masque": "fr"}
     for query, name in queries.items():
         assert await ids(index, query, "bm25", 1) == [f"{name}#1"]
-    await index.add([Document("th", "ไม่มี")])  # forgets what was there
+    await index.add([Passage("th", "ไม่มี")])  # forgets what was there
     assert await ids(index, "ไวรัส", "bm25") == []
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from mcranker.errors import InputError
 from mcranker.retrieval import extract
-from mcranker.retrieval.readers import Document, Skipped, read_documents
+from mcranker.retrieval.readers import Skipped, read_documents
+from personas.ranking.types import Passage
 
 PDF = Path(__file__).parent / "two_pages.pdf"
 
@@ -86,7 +87,7 @@ def test_titles_come_from_what_a_document_says(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_text('{"title": "C", "text": "body", "year": 2024}')
     found = list(read_documents(tmp_path, on_skip=unexpected))
     assert [each.title for each in found] == ["Head", "T & U", "C"]
-    assert found[2] == Document("c.jsonl/0", "body", "C", {"year": 2024})
+    assert found[2] == Passage("c.jsonl/0", "body", "C", None, {"year": 2024})
 
 
 def test_a_beir_folder_is_its_corpus_alone(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_a_beir_folder_is_its_corpus_alone(tmp_path: Path) -> None:
 
 
 def test_records_and_texts_are_documents_too() -> None:
-    assert read(["one", {"text": "two"}, Document("x", "three")])[0] == {
+    assert read(["one", {"text": "two"}, Passage("x", "three")])[0] == {
         "0": "one",
         "1": "two",
         "x": "three",
@@ -119,7 +120,7 @@ def test_records_and_texts_are_documents_too() -> None:
 
 def test_a_pdf_is_read_with_words_whole() -> None:
     (found,) = read_documents(PDF, on_skip=unexpected)
-    assert found == Document("two_pages.pdf", "First page\nSecond page", "Two pages")
+    assert found == Passage("two_pages.pdf", "First page\nSecond page", "Two pages")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +176,7 @@ def test_links_pipes_indexes_and_files_that_vanish_are_reported(tmp_path: Path) 
     documents = read_documents(root, on_skip=skipped.append)
     assert next(documents).id == "a.txt"
     (root / "z.txt").unlink()
-    assert list(documents) == [Document("within.txt", "one")]
+    assert list(documents) == [Passage("within.txt", "one")]
     reasons = {Path(path).name: reason for path, reason in skipped}
     assert reasons.keys() == {"up", "self", "gone", "pipe", "out", "z.txt"}
     assert "link to a folder" in reasons["up"]

@@ -138,7 +138,7 @@ async def test_at_the_deadline_what_is_known_is_returned_and_said() -> None:
 async def test_where_every_score_is_needed_the_deadline_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcranker.serve.served.GRACE", 0.0)
+    monkeypatch.setattr("mcranker.serve.rankers.GRACE", 0.0)
     gate = Gate()
     service = settings(gate.score, options={"missing_policy": "fail"}, limits={"deadline": 0.05})
     async with client(service) as http:

@@ -20,7 +20,7 @@ from mcranker import (
 )
 from mcranker.serve import RankerSettings, Settings, hash_key
 from mcranker.serve.events import MOST_KEPT, EventQueue
-from mcranker.serve.served import discreet
+from mcranker.serve.results import discreet
 from personas import library
 from tests.support.serving import KEY, by_place, client, model, settings, with_reasons
 

@@ -1,28 +1,25 @@
-"""Answers to questions, from the index of the service."""
+"""Results for clients: scores, warnings and headers of rankings and answers.
+
+Paths and addresses of the operator's are in none of them.
+"""
 
 from __future__ import annotations
 
+import re
+import uuid
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import PurePath
+from typing import Any, Generic, NamedTuple, TypeVar
 
-import anyio
-
+from mcranker.llm.masking import HOST_MARK, without_hosts
 from mcranker.method.annotator import INSTRUCTION_SHARE
-from mcranker.rag.result import AnswerDone
+from mcranker.rag.result import RAGResult
 from mcranker.ranking import Ranking
 from mcranker.serve.bodies import Problem
-from mcranker.serve.metrics import Metrics
-from mcranker.serve.served import Places, discreet, discreetly, last_of, public, public_name
-from mcranker.serve.settings import Settings, Unscored
+from mcranker.serve.settings import Limits, Unscored
 from personas.format import counted
 from personas.ranking.types import judge_note
-
-if TYPE_CHECKING:
-    from mcranker.llm.ledger.ledger import Ledger
-    from mcranker.rag.pipeline import RAGPipeline
-    from mcranker.rag.result import EmitAnswer, RAGResult
-    from personas.ranking.types import Query
-
 
 SMALL = 0.01  # the number of the first document if nothing was judged; those behind it get less
 _JUDGES = ("scoring", "assessor")
@@ -31,7 +28,14 @@ NOT_ABSOLUTE = (
     "(unscored = 'error'); ask POST /v1/rank, or have it served with unscored = 'falling'"
 )
 """Reason that a ranker does not serve rerank clients, if the operator wants no numbers by rank."""
-ANSWER = "answer"  # name of the pipeline where metrics and the log name a ranker
+_ADDRESS = re.compile(
+    r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
+    r"|(?<!\d)\d++(\.\d++){3}\b"
+)
+_PATH = re.compile(r"(?<![\w.])(~|[A-Za-z]:)?([\\/][\w.@+-]+){2,}[\\/]?")
+_OF_A_SCORE = 100  # bytes, about
+_OF_A_PASSAGE = 1_000
+T = TypeVar("T")
 
 
 class Scored(NamedTuple):
@@ -134,58 +138,6 @@ def headers_of(
     return headers
 
 
-class Answering:
-    """The pipeline of a service, with its places."""
-
-    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
-        limits = settings.limits
-        self.pipeline = settings.answer.make() if settings.answer else None
-        self._places = Places(limits.rankings, limits.waiting, limits.wait)
-        self._metrics = metrics
-        if metrics is not None and self.pipeline is not None:
-            metrics.watch(ANSWER, self._places.limiter)
-
-    @property
-    def ledger(self) -> Ledger | None:
-        """The ledger of the pipeline's own calls, if it has one."""
-        return self.pipeline.ledger if self.pipeline is not None else None
-
-    def ready(self) -> RAGPipeline:
-        if self.pipeline is None:
-            raise Problem(
-                "not_found", "this service has no index to answer from; start it with --index"
-            )
-        return self.pipeline
-
-    async def answer(
-        self, question: Query, seconds: float, emit: EmitAnswer | None = None
-    ) -> RAGResult:
-        """Wait for a place and answer; at the deadline the answer is of what is there."""
-        pipeline, outcome = self.ready(), "failed"
-        try:
-            async with self._places.one(seconds, "answer") as left:
-                events = pipeline.astream(question, deadline=left())
-                result = (await last_of(events, AnswerDone, emit)).result
-            outcome = "partial" if result.partial else result.kind
-        except anyio.get_cancelled_exc_class():
-            outcome = "cancelled"
-            raise
-        except Problem as error:
-            outcome = "failed" if error.kind == "timeout" else ""
-            raise
-        finally:
-            if self._metrics is not None and outcome:
-                self._metrics.add("answers", outcome)
-        if self._metrics is not None:
-            self._metrics.staged(ANSWER, {each.name: each.seconds for each in result.stages})
-        return result
-
-    async def aclose(self) -> None:
-        """Close the pipeline, if there is one."""
-        if self.pipeline is not None:
-            await self.pipeline.aclose()
-
-
 def public_answer(result: RAGResult) -> dict[str, Any]:
     """Everything an answer holds, as JSON values, without paths and addresses of the operator's."""
     form = result.to_dict()
@@ -206,6 +158,85 @@ def answer_headers(name: str, result: RAGResult) -> dict[str, str]:
         notes = " ".join(discreet("; ".join(result.warnings)).split())
         headers["X-Notes"] = notes.encode("ascii", "replace").decode()
     return headers | ({"X-Partial": "deadline"} if result.partial else {})
+
+
+def public_form(ranking: Ranking) -> dict[str, Any]:
+    """Everything a ranking holds, as JSON values, without paths and addresses of the operator's."""
+    return public(ranking.to_dict())
+
+
+def public(form: dict[str, Any]) -> dict[str, Any]:
+    """Take paths and addresses of the operator's out of what `Ranking.to_dict` gave."""
+    form["models"] = {role: public_name(name) for role, name in form["models"].items()}
+    if isinstance(prompts := form["config"].get("prompts"), str):
+        form["config"]["prompts"] = PurePath(prompts).name
+    for calls in (*form["usage"]["by_stage"], *form["usage"].get("reused", ())):
+        calls["model"] = public_name(calls["model"])
+    for holder in (form, form.get("comparisons") or {}):
+        for name in ("failure", "reason"):
+            if holder.get(name):
+                holder[name] = discreet(holder[name])
+    for hit in form["hits"]:
+        if missing := hit.get("missing"):
+            hit["missing"] = {persona: discreet(reason) for persona, reason in missing.items()}
+    return form
+
+
+def public_name(model: str) -> str:
+    """A model's name without the folders of its file."""
+    kind, colon, name = model.partition(":")
+    return f"{kind}:{PurePath(name).name}" if colon and kind == "local" else model
+
+
+def discreet(message: str) -> str:
+    """Return a message about a model without addresses and paths."""
+    return _PATH.sub("[path]", without_hosts(_ADDRESS.sub(HOST_MARK, message)))
+
+
+def discreetly(value: Any) -> Any:
+    """JSON values without addresses and paths in any text."""
+    match value:
+        case str():
+            return discreet(value)
+        case list():
+            return [discreetly(each) for each in value]
+        case dict():
+            return {name: discreetly(each) for name, each in value.items()}
+    return value
+
+
+class Explanations(Generic[T]):
+    """Rankings, or what else has a page, by id; the oldest make room for new ones."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._kept: OrderedDict[str, tuple[T, str, int]] = OrderedDict()
+        self._bytes = 0
+
+    def put(self, made: T, size: int, holder: str = "") -> str:
+        """Keep one of `size` bytes and return its id; `holder` names the key it was asked with."""
+        name, most = uuid.uuid4().hex, self._limits.explanations_bytes
+        if size <= most:
+            self._kept[name] = made, holder, size
+            self._bytes += size
+        while len(self._kept) > self._limits.explanations or self._bytes > most:
+            self._bytes -= self._kept.popitem(last=False)[1][2]
+        return name
+
+    def get(self, name: str, holder: str = "") -> T:
+        made, owner, _ = self._kept.get(name, (None, "", 0))
+        if made is None or owner != holder:
+            said = f"there is no ranking {name[:100]!r}, or it is no longer kept; rank again"
+            raise Problem("not_found", said)
+        return made
+
+
+def size_of(ranking: Ranking) -> int:
+    """Return the bytes that a ranking takes, about."""
+    # Python takes up to four bytes for a character.
+    texts = sum(4 * (len(each.text) + len(each.title)) for each in ranking.passages)
+    scores = _OF_A_PASSAGE + _OF_A_SCORE * len(ranking.personas)
+    return texts + scores * len(ranking.passages)
 
 
 def _were(documents: int) -> str:

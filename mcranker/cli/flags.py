@@ -1,4 +1,4 @@
-"""A verb in one place: its flags, its help by sections, and outputs that are no inputs.
+"""Flags of verbs, their help by sections, and outputs that are no inputs.
 
 >>> def _greet(ctx: click.Context) -> int:
 ...     return present(ctx, lambda console: console.print("hello"), said="hello")
@@ -10,7 +10,6 @@ parameters with the types `Reads` and `Writes` are checked before anything is as
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,25 +27,16 @@ from personas.io.lines import STDIN
 OTHER = "Options"
 
 
-class _In64Bits:
-    """A number within 64 bits unless limited further; the help leaves that limit out."""
+class WholeNumber(click.IntRange):
+    """A whole number within 64 bits; the help leaves that limit out."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        kind: Any = super()
-        number = kind.convert(value, param, ctx)
-        if not -LARGEST <= number <= LARGEST:  # nor is it "nan"
-            raise click.BadParameter(
-                f"{value!r} is no number within 64 bits; give one of up to {LARGEST}.", ctx, param
+        number = super().convert(value, param, ctx)
+        if abs(number) > LARGEST:
+            self.fail(
+                f"{value!r} is no number within 64 bits; give one of up to {LARGEST}.", param, ctx
             )
         return number
-
-
-class WholeNumber(_In64Bits, click.IntRange):
-    """A whole number."""
-
-
-class RealNumber(_In64Bits, click.FloatRange):
-    """A number with a fraction."""
 
 
 class Reads(click.ParamType[Any]):
@@ -107,8 +97,7 @@ def listing(
     def stop(ctx: click.Context, param: click.Parameter, value: str | bool | None) -> None:
         if value in (None, False) or ctx.resilient_parsing:
             return
-        as_json = ctx.ensure_object(Invocation).as_json
-        ctx.params["output"] = "json" if as_json else "table"
+        ctx.params["output"] = "json" if ctx.ensure_object(Invocation).as_json else "table"
         ctx.exit(show(ctx, value if isinstance(value, str) else ""))
 
     value: dict[str, Any] = {"is_flag": True}
@@ -197,26 +186,18 @@ def check_outputs(ctx: click.Context) -> None:
             (name == "-", f"{said}: name a file; /dev/stdout is standard output"),
             (name.lower().endswith(".gz"), f"{said}: nothing is packed; leave out '.gz'"),
         )
-        _check_place(name)
+        check_place(name)
         if os.path.exists(name) and not is_file(name):  # noqa: PTH110
             continue  # a pipe or a terminal
-        other, place = outputs.setdefault(_identity(name), said), Path(name).resolve()
-        refuse(
-            ctx,
-            (other != said, f"{other} and {said} are one file; name two"),
-            *(
-                (
-                    folder and is_file(name) and place.is_relative_to(Path(source).resolve()),
-                    f"{said} would replace a file of {given} {source!r}; name another file",
-                )
-                for given, source, folder in inputs
-                if is_folder(source)
-            ),
-        )
-    for label, name, _ in inputs if outputs else ():
-        replaced = outputs.get(_identity(name))
-        message = f"{replaced} would replace an input ({label} {name!r}); name another file"
-        refuse(ctx, (replaced, message))
+        identity = _identity(name)
+        other = outputs.setdefault(identity, said)
+        refuse(ctx, (other != said, f"{other} and {said} are one file; name two"))
+        for given, source, folder in inputs:
+            root = Path(source).resolve() if folder and is_folder(source) else None
+            inside = root and is_file(name) and Path(name).resolve().is_relative_to(root)
+            what = f"a file of {given} {source!r}" if inside else f"an input ({given} {source!r})"
+            message = f"{said} would replace {what}; name another file"
+            refuse(ctx, (inside or _identity(source) == identity, message))
 
 
 def _named(ctx: click.Context, *, writes: bool) -> Iterator[tuple[str, str, bool]]:
@@ -239,18 +220,3 @@ def _identity(path: str) -> object:
     except OSError:
         return os.path.realpath(path).casefold()
     return found.st_dev, found.st_ino
-
-
-def _check_place(name: str) -> None:
-    path = Path(os.path.realpath(name))
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "is a folder; name a file in it", name)
-    if not path.parent.exists():
-        raise FileNotFoundError(errno.ENOENT, "its folder does not exist; create it", name)
-    if not path.parent.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is no folder", name)
-    try:
-        check_place(name)
-    except OSError as error:
-        advice = f"nothing can be written there ({error.strerror}); name another file"
-        raise OSError(error.errno, advice, name) from error

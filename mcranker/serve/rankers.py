@@ -1,117 +1,105 @@
-"""The rankers that are served, each with the models, places and options it has."""
+"""The rankers that are served, each with its models, places and options."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
-from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import orjson
 from pydantic import ValidationError
 
 from mcranker.errors import BudgetExceeded, ConfigError, ModelError, UnsupportedCapability
-from mcranker.estimate import Estimate
 from mcranker.events import Emit, RankingDone
+from mcranker.inputs.passages import as_query
 from mcranker.llm.chat import tokenizer_of
 from mcranker.llm.ledger.ledger import Ledger
-from mcranker.llm.masking import HOST_MARK, without_hosts
 from mcranker.llm.models import MODEL_OPTIONS, ROLES
 from mcranker.logs import safe_logger
+from mcranker.rag.result import AnswerDone, EmitAnswer, RAGResult
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.ranking import Ranking
 from mcranker.runtime.service import Stream
 from mcranker.serve.bodies import Problem
 from mcranker.serve.metrics import Metrics
-from mcranker.serve.settings import GRACE, RankerSettings, Settings
+from mcranker.serve.requests import RankRequest, RerankRequest
+from mcranker.serve.results import discreet, public_name
+from mcranker.serve.settings import GRACE, Limits, RankerSettings, Settings
 from personas import PersonasError, Team, library
 from personas.ranking.types import Passage, Query, judge_note
+
+if TYPE_CHECKING:
+    from mcranker.rag.pipeline import RAGPipeline
 
 L = TypeVar("L")
 logger = safe_logger("mcranker.serve")
 _MOST_VARIANTS = 64
+ANSWER = "answer"  # name of the pipeline where metrics and the log name a ranker
 SHORTEST = 0.001  # seconds that a late ranking still gets
-_ADDRESS = re.compile(
-    r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
-    r"|(?<!\d)\d++(\.\d++){3}\b"
-)
-_PATH = re.compile(r"(?<![\w.])(~|[A-Za-z]:)?([\\/][\w.@+-]+){2,}[\\/]?")
 _OF_MODELS = {*MODEL_OPTIONS, "base_url", "ledger"}
 
 
-@dataclass(frozen=True, slots=True)
 class Job:
-    """A ranking to make by a ranker or a variant of it, within `seconds`, waiting included.
+    """A ranking to make by a ranker or a variant of it.
 
     Refused where the ranker takes no instruction, or gives no relevance or reasons.
     """
 
-    ranker: Ranker
-    query: Query
-    passages: tuple[Passage, ...]
-    seconds: float
-    top_n: int = 0
-    min_relevance: float | None = None
-    instruction: str = ""
-    reasons: int = 0
-
-    def __post_init__(self) -> None:
-        ranker = self.ranker
+    def __init__(
+        self, ranker: Ranker, request: RerankRequest | RankRequest, passages: tuple[Passage, ...]
+    ) -> None:
+        self.ranker, self.request, self.passages = ranker, request, passages
+        self.query = as_query(request.query)
         the_ranker = f"the ranker {ranker.name!r}"
-        if self.instruction and not ranker.takes_instruction:
+        if request.instruction and not ranker.takes_instruction:
             raise Problem("invalid", f"instruction: {the_ranker} takes none; leave it out")
-        if self.min_relevance is not None and not ranker.absolute:
+        if request.min_relevance is not None and not ranker.absolute:
             raise Problem("invalid", f"min_relevance: {the_ranker} gives no relevance")
         try:
-            ranker.check_reasons(self.reasons)
+            ranker.check_reasons(request.reasons)
         except ConfigError as error:
             raise Problem("invalid", f"reasons: {discreet(str(error))}") from error
 
-    async def estimate(self) -> Estimate:
-        instruction, reasons = self.instruction or None, self.reasons
-        return await self.ranker.aestimate(
-            self.query, self.passages, instruction=instruction, reasons=reasons
-        )
-
 
 class Places:
-    """A bounded number of simultaneous rankings, and of requests that wait up to `seconds`."""
+    """A bounded number of simultaneous rankings, and of requests that wait."""
 
-    def __init__(self, places: int, waiting: int, seconds: float) -> None:
+    def __init__(self, limits: Limits, places: int) -> None:
         self.limiter = anyio.CapacityLimiter(places)
-        self._most_waiting = waiting
-        self._seconds = seconds
+        self._limits = limits
 
     @asynccontextmanager
-    async def one(self, within: float, what: str = "ranking") -> AsyncIterator[Callable[[], float]]:
+    async def one(
+        self, seconds: float | None, what: str = "ranking"
+    ) -> AsyncIterator[Callable[[], float]]:
         """Hold a place in the block, which gets a function for the seconds left."""
+        limits = self._limits
+        within = min(seconds or limits.deadline, limits.deadline)
         end = time.monotonic() + within
         holder, places = object(), int(self.limiter.total_tokens)
         try:
             self.limiter.acquire_on_behalf_of_nowait(holder)
         except anyio.WouldBlock:
             waiting = self.limiter.statistics().tasks_waiting
-            seconds = min(within, self._seconds)
+            patience = min(within, limits.wait)
             expected = 1 + (waiting + 1) / places
-            if waiting >= self._most_waiting:
+            if waiting >= limits.waiting:
                 said = (
                     f"{places} rankings are being made and {waiting} requests wait, which is as "
                     "many as may; try again later"
                 )
                 raise Problem("overloaded", said, retry_after=expected) from None
             try:
-                with anyio.fail_after(seconds):
+                with anyio.fail_after(patience):
                     await self.limiter.acquire_on_behalf_of(holder)
             except TimeoutError:
-                said = f"no ranking ended within {seconds:g} seconds; try again later"
+                said = f"no ranking ended within {patience:g} seconds; try again later"
                 raise Problem("unavailable", said, retry_after=expected) from None
 
         def left() -> float:
@@ -129,10 +117,13 @@ class Places:
 class ServedRanker:
     """A ranker with its places, and variants that share its models, ledger, budget and limits."""
 
-    def __init__(self, settings: RankerSettings, ranker: Ranker, places: Places) -> None:
+    def __init__(
+        self, settings: RankerSettings, ranker: Ranker, places: Places, metrics: Metrics
+    ) -> None:
         self.settings = settings
         self.ranker = ranker
-        self.places = places
+        self._places = places
+        self._metrics = metrics
         self._variants: OrderedDict[bytes, Ranker] = OrderedDict()
 
     @property
@@ -177,23 +168,30 @@ class ServedRanker:
 
     async def rank(self, job: Job, emit: Emit | None = None) -> Ranking:
         """Wait for a place and rank; at the deadline the ranking is partial if that is allowed."""
-        async with self.places.one(job.seconds) as left:
+        with self._metrics.counting("rankings", self.name):
+            ranking = await self._rank(job, emit)
+        self._metrics.ranked(self.name, ranking)
+        return ranking
+
+    async def _rank(self, job: Job, emit: Emit | None) -> Ranking:
+        request = job.request
+        async with self._places.one(request.timeout) as left:
             keeps_all = job.ranker.config.missing_policy == "fail"
             events = job.ranker.astream(
                 job.query,
                 job.passages,
-                top_n=job.top_n or None,
-                min_relevance=job.min_relevance,
+                top_n=request.top_n or None,
+                min_relevance=request.min_relevance,
                 deadline=None if keeps_all else left(),
-                instruction=job.instruction or None,
+                instruction=request.instruction or None,
             )
             ranking = (await last_of(events, RankingDone, emit)).ranking
-            if not job.reasons:
+            if not request.reasons:
                 return ranking
             if emit is not None:
                 await emit(RankingDone(ranking.query.id, ranking))
             try:
-                return await job.ranker.aexplain(ranking, job.reasons, deadline=left())
+                return await job.ranker.aexplain(ranking, request.reasons, deadline=left())
             except (ModelError, BudgetExceeded) as error:
                 logger.warning("there are no reasons: %s", error)
                 return ranking
@@ -215,7 +213,7 @@ class ServedRanker:
 class ServedRankers:
     """All rankers of a service, found by name, with their models connected."""
 
-    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
         limits = settings.limits
         self.all: list[ServedRanker] = []
         for each in settings.rankers:
@@ -223,13 +221,12 @@ class ServedRankers:
             ranker = make(**each.options)
             slots = ranker.models.scoring.capabilities.prefix_slots or limits.rankings
             # Rankings that take turns would drive out each other's prompt prefixes.
-            places = Places(min(limits.rankings, slots), limits.waiting, limits.wait)
-            if metrics is not None:
-                ranker.models = metrics.metered(each.name, ranker.models, public_name)
-                metrics.watch(each.name, places.limiter)
+            places = Places(limits, min(limits.rankings, slots))
+            ranker.models = metrics.metered(each.name, ranker.models)
+            metrics.watch(each.name, places.limiter)
             names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
             logger.info("ranker %r: %s with %s", each.name, each.ranker, names)
-            self.all.append(ServedRanker(each, ranker, places))
+            self.all.append(ServedRanker(each, ranker, places, metrics))
 
     @property
     def described(self) -> tuple[str, str]:
@@ -269,6 +266,47 @@ class ServedRankers:
             await served.ranker.aclose()
 
 
+class Answering:
+    """The pipeline of a service, with its places."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self.pipeline = settings.answer.make() if settings.answer else None
+        self._places = Places(settings.limits, settings.limits.rankings)
+        self._metrics = metrics
+        if self.pipeline is not None:
+            metrics.watch(ANSWER, self._places.limiter)
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger of the pipeline's own calls, if it has one."""
+        return self.pipeline.ledger if self.pipeline is not None else None
+
+    def ready(self) -> RAGPipeline:
+        if self.pipeline is None:
+            raise Problem(
+                "not_found", "this service has no index to answer from; start it with --index"
+            )
+        return self.pipeline
+
+    async def answer(
+        self, question: Query, seconds: float | None, emit: EmitAnswer | None = None
+    ) -> RAGResult:
+        """Wait for a place and answer; at the deadline the answer is of what is there."""
+        pipeline = self.ready()
+        with self._metrics.counting("answers"):
+            async with self._places.one(seconds, "answer") as left:
+                events = pipeline.astream(question, deadline=left())
+                result = (await last_of(events, AnswerDone, emit)).result
+        self._metrics.add("answers", "partial" if result.partial else result.kind)
+        self._metrics.staged(ANSWER, {each.name: each.seconds for each in result.stages})
+        return result
+
+    async def aclose(self) -> None:
+        """Close the pipeline, if there is one."""
+        if self.pipeline is not None:
+            await self.pipeline.aclose()
+
+
 async def last_of(
     events: Stream[Any], last: type[L], emit: Callable[[Any], Awaitable[None]] | None
 ) -> L:
@@ -294,48 +332,3 @@ def team_of(value: object) -> Team:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part)[:60] for part in ("team", *first["loc"]))
         raise Problem("invalid", f"options: {where}: {first['msg']}") from error
-
-
-def public_form(ranking: Ranking) -> dict[str, Any]:
-    """Everything a ranking holds, as JSON values, without paths and addresses of the operator's."""
-    return public(ranking.to_dict())
-
-
-def public(form: dict[str, Any]) -> dict[str, Any]:
-    """Take paths and addresses of the operator's out of what `Ranking.to_dict` gave."""
-    form["models"] = {role: public_name(name) for role, name in form["models"].items()}
-    if isinstance(prompts := form["config"].get("prompts"), str):
-        form["config"]["prompts"] = PurePath(prompts).name
-    for calls in (*form["usage"]["by_stage"], *form["usage"].get("reused", ())):
-        calls["model"] = public_name(calls["model"])
-    for holder in (form, form.get("comparisons") or {}):
-        for name in ("failure", "reason"):
-            if holder.get(name):
-                holder[name] = discreet(holder[name])
-    for hit in form["hits"]:
-        if missing := hit.get("missing"):
-            hit["missing"] = {persona: discreet(reason) for persona, reason in missing.items()}
-    return form
-
-
-def public_name(model: str) -> str:
-    """A model's name without the folders of its file."""
-    kind, colon, name = model.partition(":")
-    return f"{kind}:{PurePath(name).name}" if colon and kind == "local" else model
-
-
-def discreet(message: str) -> str:
-    """Return a message about a model without addresses and paths."""
-    return _PATH.sub("[path]", without_hosts(_ADDRESS.sub(HOST_MARK, message)))
-
-
-def discreetly(value: Any) -> Any:
-    """JSON values without addresses and paths in any text."""
-    match value:
-        case str():
-            return discreet(value)
-        case list():
-            return [discreetly(each) for each in value]
-        case dict():
-            return {name: discreetly(each) for name, each in value.items()}
-    return value
