@@ -1,19 +1,16 @@
-"""Two saved rankings of a query, or two runs of a data set, named by their files and folders.
-
-A run is a run folder, or the first stage's run beside one.
-"""
+"""Two saved rankings of a query, or two runs of a data set, named by their files and folders."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import models_of
-from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, RunFolder
+from beir_eval.experiment.run_folder import RunFolder
 from beir_eval.measures.metrics import cutoff_of
 from beir_eval.measures.values import EQUAL, FEW, Values, compare_runs
 from beir_eval.report.load import Loader
@@ -30,9 +27,6 @@ from personas.ranking.types import Passage, Query, judge_note
 from personas.ranking.usage import UsageTable
 from personas.report.formats import value as shown
 from personas.sanitize import plain
-
-FIRST_STAGE_NAME = "first-stage"
-"""Means the first stage's run of what the other run has ranked."""
 
 _NO_MODEL_OPTIONS = ("model", "base_url", "ledger")
 _SHOWN = 0.00005  # difference of two means that four decimals can show
@@ -83,35 +77,28 @@ def _chosen(source: str, query: str | None) -> RankingRecord:
     return chosen
 
 
-@dataclass(frozen=True, slots=True)
 class _Run:
-    """One of two runs; `folder` is None for the first stage."""
+    """One of two runs."""
 
-    name: str  # as it was given
-    label: str  # of its row in tables
-    data: DataFolder
-    folder: RunFolder | None
-    note: str  # why there are no scores by persona; empty if there are
-
-    @classmethod
-    def of(cls, name: str, folder: RunFolder | None, data: DataFolder) -> _Run:
-        if folder is None:
-            label = f"{FIRST_STAGE} ({data.manifest.first_stage.name})"
-            return cls(name, label, data, None, "the first stage has no personas")
-        folder.metrics()  # its error says that the run is not finished
+    def __init__(self, name: str) -> None:
+        if not is_file(Path(name, "manifest.json")):
+            kind = "has no manifest.json" if Path(name).exists() else "is not there"
+            raise RunFolderError(
+                f"{name!r} {kind}; give a folder of 'beir-eval run' as OUT/DATASET/RANKER; "
+                "'beir-eval evaluate --compare' measures TREC files, such as the first stage's, "
+                "OUT/DATASET/data/first_stage.trec"
+            )
+        self.name = name
+        self.folder = RunFolder.open(name)
+        self.folder.metrics()  # its error says that the run is not finished
+        self.manifest, self.data = self.folder.manifest, self.folder.data()
+        self.label, self.models = self.manifest.label, models_of(self.manifest)
         # Of a foreign run nothing but the order is known.
-        note = "a foreign run holds no scores by persona" if folder.manifest.foreign else ""
-        return cls(name, folder.manifest.label, folder.data(), folder, note)
-
-    @property
-    def models(self) -> str:
-        return models_of(self.folder.manifest) if self.folder else ""
+        self.note = "a foreign run holds no scores by persona" if self.manifest.foreign else ""
 
     @property
     def settings(self) -> dict[str, str]:
-        if self.folder is None:
-            return {}
-        manifest = self.folder.manifest
+        manifest = self.manifest
         settings: dict[str, Any] = {
             "ranker": manifest.ranker,
             **manifest.config,
@@ -127,19 +114,12 @@ class _Run:
         }
         return {name: "none" if of is None else shown(of) for name, of in settings.items()}
 
-    def values(self, loader: Loader) -> Values:
-        if self.folder is None:
-            return loader.of_first_stage(self.data).values
-        return loader.of_run(self.folder, self.data).values
-
     def warnings(self, values: Values) -> Iterator[str]:
         """Yield notes about the run: its judge, changed files, and the flaws of its values."""
-        if self.folder:
-            manifest = self.folder.manifest
-            judged = judge_note(manifest.weak_judge, manifest.models.get("scoring", ""))
-            if judged:
-                yield f"{judged[0].lower()}{judged[1:].removesuffix('.')}"
-        if changed := (self.folder or self.data).changed():
+        judged = judge_note(self.manifest.weak_judge, self.manifest.models.get("scoring", ""))
+        if judged:
+            yield f"{judged[0].lower()}{judged[1:].removesuffix('.')}"
+        if changed := self.folder.changed():
             yield f"files were changed after the run: {', '.join(changed)}"
         as_ranked, by_lot = values.mean or 0.0, values.by_lot or 0.0
         if abs(as_ranked - by_lot) >= _SHOWN:
@@ -152,13 +132,12 @@ class _Run:
     def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
         """Query id -> the whole ranking, perhaps without texts; an empty one if there is none."""
         found: dict[str, RankingRecord] = {}
-        if self.folder and not self.note:
+        if not self.manifest.foreign:
             found = {ranking.query.id: ranking for ranking in self.folder.rankings(query_ids)}
         lacking = [each for each in query_ids if each not in found]
         if not lacking:
             return found
-        run = self.folder.run() if self.folder else self.data.first_stage()
-        failed, texts = (self.folder or self.data).metrics().failed, self.data.queries()
+        run, failed, texts = self.folder.run(), self.folder.metrics().failed, self.data.queries()
         for each in lacking:
             # Nothing but documents and scores is known, or why there are none.
             listed = enumerate(run.get(each, ()))
@@ -185,10 +164,10 @@ def compare_run_folders(
     a: str, b: str, *, measure: str = "nDCG@10", top: int = 5, query: str | None = None
 ) -> ComparedRuns:
     """Compare two runs, and explain the queries that changed most, or the one that is named."""
-    runs = _opened(a, b)
+    runs = _Run(a), _Run(b)
     common, left_out = _common_queries(*runs)
     loader = Loader(measure)
-    every = [run.values(loader) for run in runs]
+    every = [loader.of_run(run.folder, run.data).values for run in runs]
     ids = [each for each in common if all(each in of.of for of in every)]
     if not ids:
         raise MeasureError(f"no query has a value of {measure!r} in both runs")
@@ -241,7 +220,7 @@ def compare_run_folders(
         values={each: (one.of[each], two.of[each]) for each in ids},
         measure=measure,
         facts=facts,
-        settings=setting_changes(*settings) if all(settings) else (),
+        settings=setting_changes(*settings),
         figures={
             "dataset": data.dataset,
             "first_stage": data.first_stage.name,
@@ -251,25 +230,6 @@ def compare_run_folders(
             "test": asdict(test),
         },
     )
-
-
-def _opened(a: str, b: str) -> tuple[_Run, _Run]:
-    folders = []
-    for name in (a, b):
-        if name != FIRST_STAGE_NAME and not is_file(Path(name, "manifest.json")):
-            kind = "has no manifest.json" if Path(name).exists() else "is not there"
-            raise RunFolderError(
-                f"{name!r} {kind}; give a folder of 'beir-eval run' as OUT/DATASET/RANKER, or "
-                f"{FIRST_STAGE_NAME!r}; 'beir-eval evaluate --compare' measures TREC files"
-            )
-        folders.append(None if name == FIRST_STAGE_NAME else RunFolder.open(name))
-    data = next((each.data() for each in folders if each), None)
-    if data is None:
-        raise RunFolderError(
-            f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
-            "give a folder of 'beir-eval run' beside it"
-        )
-    return _Run.of(a, folders[0], data), _Run.of(b, folders[1], data)
 
 
 def _common_queries(a: _Run, b: _Run) -> tuple[list[str], int]:
@@ -298,13 +258,12 @@ def _compared(
     texts = dict.fromkeys(wanted, ("", ""))
     for run in reversed(runs):
         texts |= run.data.passages(wanted)
-    grades, first_stage = runs[0].data.qrels(), runs[0].data.first_stage()
+    grades = runs[0].data.qrels()
     return [
         RankingComparison.of(
             *(side[each].with_texts(texts) for side in sides),
             grades=grades.get(each, {}),
             depth=depth,
-            first_stage={doc: rank for rank, (doc, _) in enumerate(first_stage.get(each, ()), 1)},
         )
         for each in ids
     ]

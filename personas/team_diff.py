@@ -81,12 +81,9 @@ def _of_member(was: Member, now: Member) -> Iterator[DiffLine]:
         yield DiffLine("~", f"{ORIGINS[was.origin]} → {ORIGINS[now.origin]}", 1)
     if was.weight != now.weight:
         yield DiffLine("~", f"weight: {exact(was.weight)} → {exact(now.weight)}", 1)
-    if not (was.rubric and now.rubric):
-        yield from _criteria("-", _criteria_of(was))
-        yield from _criteria("+", _criteria_of(now))
-        return
-    pairs, added, removed = _matched(was.rubric.criteria, now.rubric.criteria, _same_text)
-    yield from _texts(was.rubric, now.rubric, "reason", level=1)
+    if was.rubric and now.rubric:
+        yield from _texts(was.rubric, now.rubric, "reason", level=1)
+    pairs, added, removed = _matched(_criteria_of(was), _criteria_of(now), _same_text)
     yield from _criteria("+", added)
     yield from _criteria("-", removed)
     for one, two in pairs:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from beir_eval.cli.flags import count_flag, html_flag, is_given, qrels_flag
-from beir_eval.compare import FIRST_STAGE_NAME, compare_files, compare_run_folders
+from beir_eval.compare import compare_files, compare_run_folders
 from mcranker.cli.flags import Reads, Verb, flag, output_flag, refuse, refuse_page
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, present
@@ -54,7 +54,7 @@ def _compare(ctx: click.Context) -> int:
 def _holds_rankings(name: str) -> bool:
     """True for a file or folder of saved rankings; False for a run."""
     path = Path(name)
-    if name == FIRST_STAGE_NAME or is_file(path / "manifest.json"):
+    if is_file(path / "manifest.json"):
         return False
     if is_folder(path) or name == STDIN or path.suffix.lower() in SUFFIXES:
         return True
@@ -82,8 +82,7 @@ command = Verb(
 
     No model is called. BEFORE and AFTER are what 'mcranker rank' wrote with --save or --output
     json, or folders of such files, --query naming one of several; or runs of a data set: folders of
-    'beir-eval run' (OUT/DATASET/RANKER), or 'first-stage' for the first stage's run of the other
-    one.
+    'beir-eval run' (OUT/DATASET/RANKER).
 
     For each query: the passages that moved, their ranks and relevance, the part of each in nDCG,
     and the share of each persona in the change of scores.

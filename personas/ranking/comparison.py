@@ -55,7 +55,6 @@ class ComparedPassage:
     title: str
     text: str
     grade: int | None
-    first_stage_rank: int | None
     gain: float
     before: Hit | None
     after: Hit | None
@@ -94,7 +93,6 @@ class RankingComparison:
         *,
         grades: Mapping[str, int] | None = None,
         depth: int | None = 10,
-        first_stage: Mapping[str, int] | None = None,
     ) -> Self:
         """Compare; a `SchemaError` if one is no ranking, or has an id twice."""
         one = RankingRecord.of(before).beside(grades=grades)
@@ -107,7 +105,7 @@ class RankingComparison:
                     "passages cannot be told apart; make ids unique"
                 )
         team = diff_teams(one.team, two.team) if one.team and two.team else None
-        passages = _passages(one, two, team.renamed if team else {}, depth, first_stage)
+        passages = _passages(one, two, team.renamed if team else {}, depth)
         return cls(
             before=one,
             after=two,
@@ -165,7 +163,7 @@ class RankingComparison:
             "shares": self.shares,
             "hits": [
                 {
-                    **_named(each, "doc_id title grade first_stage_rank moved gain"),
+                    **_named(each, "doc_id title grade moved gain"),
                     "before": each.before and _named(each.before, _OF_HIT),
                     "after": each.after and _named(each.after, _OF_HIT),
                     "causes": [asdict(cause) for cause in each.causes],
@@ -230,10 +228,10 @@ def setting_changes(
 
 
 def _settings(side: RankingRecord, other: RankingRecord) -> dict[str, str]:
-    # What only one of them used, such as a model for recruiting, was not needed by the other.
-    models, prompts = side.models.items(), side.prompt_hashes.items()
+    # A prompt that only one of them used belongs to its ranker.
+    prompts = side.prompt_hashes.items()
     found = {"ranker": side.ranker}
-    found |= {f"{role} model": name for role, name in models if role in other.models}
+    found |= {f"{role} model": name for role, name in side.models.items()}
     found |= {f"prompt {name}": of[:12] for name, of in prompts if name in other.prompt_hashes}
     for name, of in side.config.items():
         if of is not None:
@@ -243,17 +241,12 @@ def _settings(side: RankingRecord, other: RankingRecord) -> dict[str, str]:
 
 
 def _passages(
-    before: RankingRecord,
-    after: RankingRecord,
-    renamed: Mapping[str, str],
-    depth: int | None,
-    first_stage: Mapping[str, int] | None,
+    before: RankingRecord, after: RankingRecord, renamed: Mapping[str, str], depth: int | None
 ) -> tuple[ComparedPassage, ...]:
     """Every passage of either, those first whose moves count most."""
-    known = {name.casefold(): name for name in before.personas}
-    pairs = [(known.pop(renamed.get(new, new).casefold(), ""), new) for new in after.personas]
-    shared = any(old for old, _ in pairs)
-    pairs += [(old, "") for old in known.values()]
+    names = {name.casefold(): name for name in after.personas}
+    names |= {old.casefold(): new for new, old in renamed.items()}
+    names_now = {name: names.get(name.casefold(), name) for name in before.personas}
 
     grades = after.grades or {}
     gains = sorted((grade for grade in grades.values() if grade > 0), reverse=True)[:depth]
@@ -271,13 +264,10 @@ def _passages(
                 title=shown.title,
                 text=shown.text,
                 grade=grades.get(doc_id),
-                first_stage_rank=(
-                    shown.first_stage_rank if first_stage is None else first_stage.get(doc_id)
-                ),
                 gain=max(grades.get(doc_id, 0), 0) * risen / (ideal or 1.0) + 0.0,
                 before=was,
                 after=now,
-                causes=_causes(was, now, pairs, before, after) if was and now and shared else (),
+                causes=_causes(was, now, names_now, before, after) if was and now else (),
             )
         )
 
@@ -293,32 +283,34 @@ def _passages(
 def _causes(
     was: Hit,
     now: Hit,
-    pairs: Sequence[tuple[str, str]],
+    names_now: Mapping[str, str],
     before: RankingRecord,
     after: RankingRecord,
 ) -> tuple[PersonaChange, ...]:
     """Personas that changed the mean score, or whose score changed, the most telling first."""
-    old_marks, new_marks = _weighed(was, before), _weighed(now, after)
-    if not old_marks or not new_marks:
+    team_before, team_after = set(names_now.values()), set(after.personas)
+    old_scores = {names_now[name]: score for name, score in was.scores.items()}
+    old = {names_now[name]: each for name, each in _weighed(was, before).items()}
+    new = _weighed(now, after)
+    if not old or not new or not team_before & team_after:
         return ()
-    means = [math.fsum(math.prod(of) for of in side.values()) for side in (old_marks, new_marks)]
-    middle = math.fsum(means) / 2
+    middle = math.fsum(math.prod(each) for side in (old, new) for each in side.values()) / 2
     found = []
-    for old, new in pairs:
-        weight_before, score_before = old_marks.get(old, (0.0, middle))
-        weight_after, score_after = new_marks.get(new, (0.0, middle))
+    for name in {**new, **old}:
+        weight_before, score_before = old.get(name, (0.0, middle))
+        weight_after, score_after = new.get(name, (0.0, middle))
         # Parts add up to the change of the mean, as the weights add up to 1 on both sides.
         part = weight_after * (score_after - middle) - weight_before * (score_before - middle)
         if abs(part) < _TINY and abs(score_after - score_before) < _TINY:
             continue
         found.append(
             PersonaChange(
-                persona=new or old,
-                before=was.scores.get(old),
-                after=now.scores.get(new),
+                persona=name,
+                before=old_scores.get(name),
+                after=now.scores.get(name),
                 part=part,
-                joined=not old,
-                left=not new,
+                joined=name not in team_before,
+                left=name not in team_after,
             )
         )
     sign = 1 if was.rank >= now.rank else -1
@@ -348,9 +340,7 @@ def _ndcg(side: RankingRecord, depth: int | None) -> float | None:
 
 
 def _notes(
-    before: RankingRecord,
-    after: RankingRecord,
-    passages: Sequence[ComparedPassage],
+    before: RankingRecord, after: RankingRecord, passages: Sequence[ComparedPassage]
 ) -> Iterator[str]:
     sides = ((before, "before"), (after, "after"))
     if before.query.text != after.query.text:
@@ -370,19 +360,16 @@ def _notes(
     without = [name for side, name in sides if not any(hit.known_scores for hit in side.hits)]
     if before.hits and after.hits:
         yield from _passage_notes(passages)
-    if without and before.hits and after.hits:
-        yield (
-            f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
-            "without whose scores made them."
-        )
-    elif before.top != after.top:
+        if without:
+            yield (
+                f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
+                "without whose scores made them."
+            )
+    if before.top != after.top and not (without and before.hits and after.hits):
         yield f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after."
-    if lost := [
-        f"{counted(len(side.missing), 'score')} missing {name}"
-        for side, name in sides
-        if side.missing
-    ]:
-        yield f"{' and '.join(lost)}{'; what was imputed counts in the ranks' * (not without)}."
+    counts = [(counted(len(side.missing), "score"), name) for side, name in sides if side.missing]
+    if lost := " and ".join(f"{count} missing {name}" for count, name in counts):
+        yield f"{lost}{'; what was imputed counts in the ranks' * (not without)}."
 
 
 def _passage_notes(passages: Sequence[ComparedPassage]) -> Iterator[str]:

@@ -9,11 +9,10 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
-from personas.ensembles import Rule
 from personas.errors import shown
 from personas.format import exact
 from personas.ranking.types import (
@@ -28,6 +27,7 @@ from personas.ranking.types import (
 from personas.schema import Member
 
 if TYPE_CHECKING:
+    from personas.ranking.record import RankingRecord
     from personas.ranking.suspicions import Suspicion
 
 _LARGEST = 2**63 - 1
@@ -116,30 +116,6 @@ class OtherRanking:
         return cls(name, top, {hit.doc_id: OtherPlace(hit.rank, hit.score) for hit in hits})
 
 
-class _Ranking(Protocol):
-    """The `RankingRecord` of which a hit is a part."""
-
-    def member(self, persona: str) -> Member | None: ...
-    @property
-    def grades(self) -> Mapping[str, int] | None: ...
-    @property
-    def other(self) -> OtherRanking | None: ...
-    @property
-    def config(self) -> Mapping[str, Any]: ...
-    @property
-    def rule(self) -> Rule: ...
-    @property
-    def _has_relevance(self) -> bool: ...
-    @property
-    def _returned(self) -> Sequence[int]: ...
-    @property
-    def _leave_one_out(self) -> Mapping[int, tuple[int, Mapping[str, int]]]: ...
-    @property
-    def _shares(self) -> Mapping[int, tuple[float, float]]: ...
-    @property
-    def _suspicions_of(self) -> Callable[[str, str], tuple[Suspicion, ...]]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Hit:
     """One passage of a ranking. Two are equal if what is stored of them is.
@@ -190,7 +166,7 @@ class Hit:
     reasons: Annotated[Mapping[str, Reason], IF_ANY] = field(default_factory=_nothing)
     title: str = NOT_STORED
     text: str = NOT_STORED
-    ranking: _Ranking = field(init=False, compare=False)
+    ranking: RankingRecord = field(init=False, compare=False)
 
     @classmethod
     def of(
@@ -202,25 +178,17 @@ class Hit:
         **known: Any,
     ) -> Hit:
         """The hit of a passage in its first-stage place, by what each persona gave it."""
-        scores: dict[str, float | None] = {}
-        missing: dict[str, str] = {}
-        criteria: dict[str, Mapping[str, float]] = {}
-        confidence: dict[str, float] = {}
-        probabilities: dict[str, tuple[float, ...]] = {}
-        for name, score in (given or {}).items():
-            scores[name] = None if score is None else score.value
-            if score is None:
-                continue
-            if score.value is None:
-                missing[name] = score.reason
-            if score.criteria:
-                names = criteria_names(members, name)
-                criteria[name] = dict(zip(names, score.criteria, strict=True))
-            if score.confidence is not None:
-                confidence[name] = score.confidence
-            if score.probabilities:
-                probabilities[name] = score.probabilities
+        given = given or {}
+        judged = [(name, score) for name, score in given.items() if score is not None]
+        missing = {name: score.reason for name, score in judged if score.value is None}
         missing |= known.pop("missing", {})
+        criteria = {
+            name: dict(zip(criteria_names(members, name), score.criteria, strict=True))
+            for name, score in judged
+            if score.criteria
+        }
+        sure = {name: each.confidence for name, each in judged if each.confidence is not None}
+        levels = {name: score.probabilities for name, score in judged if score.probabilities}
         return cls(
             first_stage_rank=index + 1,
             doc_id=passage.id,
@@ -228,11 +196,11 @@ class Hit:
             text=passage.text,
             first_stage_score=passage.score,
             metadata=passage.metadata,
-            scores=scores,
+            scores={name: score.value if score else None for name, score in given.items()},
             missing=missing or _NOTHING,
             criteria=criteria or _NOTHING,
-            confidence=confidence or _NOTHING,
-            probabilities=probabilities or _NOTHING,
+            confidence=sure or _NOTHING,
+            probabilities=levels or _NOTHING,
             **{"rank": index + 1, "score": None, **_NO_MORE, **known},
         )
 

@@ -35,20 +35,19 @@ Compared: TypeAlias = RankingComparison | ComparedRuns
 FIRST = 20
 """Ranks whose moves are drawn on either side of a page."""
 _FINE = 3.0  # higher scores have two decimals
-_MOST_SHARES = 4  # personas named in a sentence
+_MOST_PERSONAS = 4  # named in a sentence
 _NAME, _LONGEST_ID, _LONGEST = 80, 24, 600  # characters at a terminal
 _LABEL = 360  # characters of a text looked at for a label
-_MOST_LINES, _MOST_SETTINGS = 40, 12  # of what was changed, at a terminal
 _MARKS = {"+": "green", "-": "red", "~": ""}
 _TONES = {"▲": "green", "+": "green", "▼": "red", "\N{MINUS SIGN}": "red"}
-_EXPLAINED, _LEAST_EXPLAINED, _MOST_EXPLAINED = 150, 5, 50  # passages of a page, and of a query
+_EXPLAINED = 150  # passages of a page
 _ROW = 1.875  # rem, as in comparison.css
 
 
 def summary(comparison: RankingComparison) -> list[str]:
     """Sentences on how much changed, by whom, and if it is better, without the notes."""
     count, total = len(comparison.movers), counted(len(comparison.passages), "passage")
-    shares = list(comparison.shares.items())
+    shares = [f"{plain(name, _NAME)} {percent(of)}" for name, of in comparison.shares.items()]
     found = [f"No passage moved{', though scores changed' * bool(shares)}; {total} compared."]
     if count:
         depth = min(10, len(comparison.before.hits), len(comparison.after.hits))
@@ -56,12 +55,7 @@ def summary(comparison: RankingComparison) -> list[str]:
         top = f"same top {depth}" if shared == depth else f"{shared} of the top {depth} stay"
         found = [f"{count:,} of {total} moved; {top}."]
     if shares:
-        said = [f"{plain(name, _NAME)} {percent(of)}" for name, of in shares[:_MOST_SHARES]]
-        said += [f"{len(shares) - _MOST_SHARES} more"] * (len(shares) > _MOST_SHARES)
-        found.append(f"Share of the changes in scores: {', '.join(said)}.")
-    if comparison.team is not None and not comparison.team:
-        cause = "the settings below" if comparison.settings else "the model's own variation"
-        found.append(f"Same team{f', so moves come from {cause}' if count else ''}.")
+        found.append(f"Share of the changes in scores: {_listed(shares)}.")
     before, after = comparison.ndcg_before, comparison.ndcg_after
     if before is None or after is None:
         if comparison.after.grades is not None:
@@ -75,36 +69,28 @@ def summary(comparison: RankingComparison) -> list[str]:
     return [sentence, *found] if after < before else [*found, sentence]
 
 
-def reason(passage: ComparedPassage) -> str:
-    """Why a passage moved, by the persona that moved it most; empty where that is not known."""
-    was, now, causes = passage.before, passage.after, passage.causes
-    if was is None or now is None:
-        return "Only before." if now is None else "Only after."
-    if not causes:
-        same = passage.moved and was.known_scores == now.known_scores != ()
-        return "Its scores are as before; others passed it." if same else ""
-    first, rose = causes[0], was.rank >= now.rank
-    if passage.moved and (first.part <= 0 if rose else first.part >= 0):
-        return f"Its scores went the other way; others changed more. {_gave(first)}."
-    total, share = sum(abs(each.part) for each in causes), ""
-    if len(causes) > 1 and total:
-        share = f" ({percent(abs(first.part) / total)} of the change)"
-    return f"{_gave(first)}{share}."
+def _listed(said: Sequence[str]) -> str:
+    more = [f"{len(said) - _MOST_PERSONAS} more"] * (len(said) > _MOST_PERSONAS)
+    return ", ".join([*said[:_MOST_PERSONAS], *more])
+
+
+def whose(passage: ComparedPassage) -> str:
+    """Personas that changed the passage's mean score, with their scores of it and their parts."""
+    return _listed(
+        [
+            f"{plain(each.persona, _NAME)} {given(each)} ({signed(each.part)})"
+            for each in passage.causes
+        ]
+    )
 
 
 def sides(comparison: RankingComparison) -> dict[str, str]:
-    """Label -> the ranker, models and personas of both rankings; one entry if they are the same."""
+    """Label -> the ranker, its personas and its judge; one entry if both sides have the same."""
     said = []
     for side in (comparison.before, comparison.after):
-        judge = side.models.get("scoring", "")
-        others = [name for name in dict.fromkeys(side.models.values()) if name != judge]
-        parts = (
-            side.ranker,
-            counted(len(side.personas), "persona") if side.personas else "",
-            f"judged by {judge}" if judge else "",
-            f"also asked: {', '.join(others)}" if others else "",
-        )
-        said.append(", ".join(filter(None, parts)))
+        team = counted(len(side.personas), "persona") if side.personas else ""
+        judge = f"judged by {side.models['scoring']}" if side.models.get("scoring") else ""
+        said.append(", ".join(filter(None, (side.ranker, team, judge))))
     names = ("Both",) if said[0] == said[1] else ("Before", "After")
     return dict(zip(names, said, strict=False))
 
@@ -128,20 +114,6 @@ def level(each: ComparedPassage) -> str:
     known = [hit.relevance for hit in (each.before, each.after) if hit]
     values = [fixed(relevance, 3) for relevance in known if relevance is not None]
     return " → ".join(dict.fromkeys(values)) if len(values) > 1 else ""
-
-
-def _gave(cause: PersonaChange) -> str:
-    name, scores = plain(cause.persona, _NAME), given(cause).split(" → ")
-    if cause.joined:
-        return f"{name} joined the team and gave it {scores[-1]}"
-    if cause.left:
-        return f"{name} left the team; it had given {scores[0]}"
-    if cause.before is None or cause.after is None:
-        return f"{name} gave it {given(cause)}; a score is missing"
-    if len(scores) == 1:
-        return f"{name} gave it {scores[0]}, as before, and counts differently now"
-    verb = "rose" if cause.after > cause.before else "fell"
-    return f"{name} {verb} from {scores[0]} to {scores[1]}"
 
 
 def show_comparison(console: Console, found: Compared, *, top: int = 10) -> None:
@@ -188,13 +160,10 @@ def _show_query(
     if lines or settings:
         screen.line()
         screen.words("What was changed", "bold")
-    for line in lines[:_MOST_LINES]:
+    for line in lines:
         style = f"{'bold ' if line.heads else ''}{_MARKS[line.mark]}".strip()
         said = f"{line.mark} {clipped(line.said, _LONGEST)}"
         screen.words(said, style, indent=2 * line.level, hang=2)
-    if len(lines) > _MOST_LINES:
-        more = counted(len(lines) - _MOST_LINES, "more line")
-        screen.words(f"{more}; personas.diff_teams gives all", NOTE)
     _show_changes(screen, settings)
     if not (movers := found.movers[: max(1, top)]):
         return
@@ -202,20 +171,20 @@ def _show_query(
     screen.words("What moved", "bold")
     judged = found.after.grades is not None
     measured = ["judged", found.measure] if judged else []
-    rows, reasons = [["given", "before", "after", "moved", *measured, "passage"]], []
+    rows, scores = [["before", "after", "moved", *measured, "passage"]], []
     for each in movers:
         name = clipped(each.doc_id, _LONGEST_ID)
         before, after = (str(hit.rank) if hit else "-" for hit in (each.before, each.after))
-        first, grade = ("-" if n is None else str(n) for n in (each.first_stage_rank, each.grade))
+        grade = "-" if each.grade is None else str(each.grade)
         joined = "new" if each.before is None else "gone"
         move = joined if each.moved is None else moved(each.moved).plain
         gain = [grade, signed(each.gain) if each.gain else ""] if judged else []
-        rows.append([first, before, after, move, *gain, f"{name}  {clipped(label_of(each), 120)}"])
-        if why := reason(each):
-            relevance = f"relevance {level(each)}. " if level(each) else ""
-            reasons.append(f"{name} ({before} → {after}): {relevance}{why}")
+        rows.append([before, after, move, *gain, f"{name}  {clipped(label_of(each), 120)}"])
+        if each.causes:
+            relevance = f"relevance {level(each)}; " if level(each) else ""
+            scores.append(f"{name} ({before} → {after}): {relevance}{whose(each)}")
     _show_table(screen, rows)
-    _show(screen, reasons)
+    _show(screen, scores)
     if rest := len(found.movers) - len(movers):
         screen.words(f"{counted(rest, 'more passage')} moved and not listed", NOTE)
 
@@ -233,10 +202,7 @@ def _show_table(screen: Screen, rows: Sequence[Sequence[str]]) -> None:
 
 
 def _show_changes(screen: Screen, settings: Sequence[SettingChange]) -> None:
-    lines = [f"~ {of.name}: {of.before or '-'} → {of.after or '-'}" for of in settings]
-    _show(screen, lines[:_MOST_SETTINGS])
-    if more := len(lines[_MOST_SETTINGS:]):
-        screen.words(f"{counted(more, 'more setting')} differ; --output json lists all", NOTE)
+    _show(screen, [f"~ {of.name}: {of.before or '-'} → {of.after or '-'}" for of in settings])
 
 
 def render_comparison(
@@ -249,8 +215,7 @@ def render_comparison(
     """The comparison as one HTML page that needs nothing else."""
     runs = found if isinstance(found, ComparedRuns) else None
     comparisons = [found] if isinstance(found, RankingComparison) else found.comparisons
-    share = _EXPLAINED // max(1, len(comparisons))
-    share = min(max(share, _LEAST_EXPLAINED), _MOST_EXPLAINED)
+    share = min(max(_EXPLAINED // max(1, len(comparisons)), 5), 50)
     teams = [(each.before.team, each.after.team) for each in comparisons]
     return render_page(
         "comparison.html",
@@ -263,7 +228,7 @@ def render_comparison(
         names=runs.names if runs else (before, after),
         first=FIRST,
         footer=footer,
-        **{each.__name__: each for each in (summary, reason, label_of, given, level, judgement)},
+        **{each.__name__: each for each in (summary, whose, label_of, given, level, judgement)},
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -23,8 +24,7 @@ _LABEL = 160
 _SNIPPET = 130
 _BEGINNING = 90
 _SEARCHED = 20_000  # characters of a text in which words of the query are looked for
-_MOST_WORDS = 20
-_MOST_PLACES = 20  # of one word
+_MOST_WORDS, _MOST_PLACES = 20, 400  # of the query, and of them in a text
 _FINE = 3.0
 
 
@@ -155,13 +155,16 @@ class PassageFormat:
             return escaped(shown, len(shown), quote=False)
         parts, done = [], 0
         plain = partial(escaped, limit=limit, quote=False)
-        for found in self._marked.finditer(shown):
-            start = found.start()
-            if start and shown[start - 1].isalnum():
-                continue
-            parts += [plain(shown[done:start]), "<b>", plain(found[0]), "</b>"]
+        for found in self._words_in(shown):
+            parts += [plain(shown[done : found.start()]), "<b>", plain(found[0]), "</b>"]
             done = found.end()
         return Markup("".join([*parts, plain(shown[done:])]))  # noqa: S704 - escaped
+
+    def _words_in(self, text: str) -> Iterator[re.Match[str]]:
+        """The query's decisive words, where they begin a word of the text."""
+        for found in self._marked.finditer(text):
+            if not found.start() or not text[found.start() - 1].isalnum():
+                yield found
 
     def _text(self, hit: Hit, limit: int) -> Markup:
         """The beginning of the text, with the quotes of reasons marked."""
@@ -178,20 +181,10 @@ class PassageFormat:
 
     def _start(self, line: str) -> int:
         """Where the part of the text begins that has most of the query's words; 0 for the first."""
-        low = line.lower()
-        if len(low) != len(line):
-            low = line
-        places = []
-        for word in self._words:
-            at = low.find(word)
-            for _ in range(_MOST_PLACES):
-                if at < 0:
-                    break
-                if not at or not low[at - 1].isalnum():
-                    places.append((at, word))
-                at = low.find(word, at + 1)
+        found = islice(self._words_in(line), _MOST_PLACES) if self._words else ()
+        places = [(each.start(), each[0].lower()) for each in found]
         best, start = 0, 0
-        for at, _ in sorted(places):
+        for at, _ in places:
             words = {word for other, word in places if at <= other < at + _SNIPPET - 30}
             if len(words) > best:
                 best, start = len(words), at

@@ -253,7 +253,7 @@ def _broken(name: str) -> tuple[str, ...]:
 
 
 def _rest(ranking: RankingRecord, hits: Sequence[Hit]) -> Iterator[Column]:
-    """First-stage rank, disagreement, judgement, and rank by the other ranker."""
+    """First-stage rank, disagreement and judgement."""
     moves = [moved(hit.moved) for hit in hits]
     longest = max(move.cell_len for move in moves)
     cells = [Text(f"{hit.first_stage_rank} ") + move for hit, move in zip(hits, moves, strict=True)]
@@ -270,13 +270,6 @@ def _rest(ranking: RankingRecord, hits: Sequence[Hit]) -> Iterator[Column]:
         styles = ["bold green" if grade and grade > 0 else NOTE for grade in grades]
         texts = ["" if grade is None else str(grade) for grade in grades]
         yield Column(("grade",), list(map(Text, texts, styles)))
-    if ranking.other is not None:
-        ranks = [Text(str(hit.other.rank) if hit.other else "") for hit in hits]
-        yield Column((_short(ranking.other.name),), ranks)
-
-
-def _short(ranker: str) -> str:
-    return clipped(ranker.partition("(")[0].strip() or ranker, 8)
 
 
 def _excerpts(hits: Sequence[Hit], room: int) -> Column:
@@ -297,9 +290,6 @@ def _show_legend(screen: Screen, ranking: RankingRecord) -> None:
         parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' scores")
     if ranking.grades is not None:
         parts.append("grade: the judgement, above 0 for relevant, blank where it is not judged")
-    if ranking.other is not None:
-        name = ranking.other.name
-        parts.append(f"{_short(name)}: rank by {clipped(name, 60)}")
     if ranking.dropped:
         parts.append(
             f"{counted(len(ranking.dropped), 'passage')} dropped for too low a relevance, "
@@ -372,9 +362,6 @@ def _facts(ranking: RankingRecord, hit: Hit) -> Iterator[tuple[str, Text]]:
         yield "disagreement", Text(f"{hit.disagreement:.3g}")
     if ranking.grades is not None:
         yield "judgement", Text(judgement(hit.grade, graded=True))
-    if (other := ranking.other) is not None:
-        at = place(hit.other.rank, hit.other.score) if hit.other else "does not have this passage"
-        yield clipped(other.name, 40), Text(at)
     for name, why in hit.missing.items():
         imputed = f" ({hit.imputed[name]:.4g} is imputed)" if name in hit.imputed else ""
         yield "missing", Text(f"{clipped(name, 80)}{imputed}: {clipped(why, 1000)}", "yellow")

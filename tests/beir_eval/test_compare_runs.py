@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from beir_eval.compare import FIRST_STAGE_NAME, compare_run_folders
+from beir_eval.compare import compare_run_folders
 from beir_eval.errors import MeasureError, RunFolderError
 from personas.ranking.comparison import ComparedRuns, RankingComparison, SettingChange
 from tests.support.compare_support import (
@@ -102,7 +102,6 @@ def test_gains_add_up_to_the_difference_and_come_first(tmp_path: Path) -> None:
     assert [each.doc_id for each in loss.passages] == ["d1", "d2", "d3", "d4"]
     assert [each.gain for each in loss.passages[1:]] == [0, 0, 0]
     assert [each.grade for each in loss.passages] == [2, 0, None, 1]
-    assert [each.first_stage_rank for each in loss.passages] == [1, 2, 3, 4]
     assert (loss.passages[0].title, loss.passages[0].text) == TEXTS["d1"]
     # d3 is relevant in q3; of the others d1 left 1 - 0.631 and d2 0.631 - 0.5.
     assert [each.doc_id for each in explained(found)["q3"].movers] == ["d3", "d1", "d2"]
@@ -159,30 +158,6 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
         compare_run_folders(*pair, measure="no-such")
 
 
-def test_the_first_stage_is_a_run_too(tmp_path: Path) -> None:
-    _, b = write_both(tmp_path / "tiny")
-    found = compare_run_folders(FIRST_STAGE_NAME, b, query="q1")
-    first = found.figures["runs"][0]
-    assert (first["label"], first["note"]) == (
-        "first stage (BM25)",
-        "the first stage has no personas",
-    )
-    # q1: BM25 has d1 at 1 and d4 at 4, B d4 at 3 and d1 at 4.
-    before, after = 2 + 1 / math.log2(5), 2 / math.log2(5) + 1 / 2
-    assert change(found) == near((after - before) / (2 + THIRD))
-    passage = found.comparisons[0].passages[0]
-    assert passage.before is not None
-    assert (passage.before.score, dict(passage.before.scores)) == (4.0, {})
-    other_way = compare_run_folders(b, FIRST_STAGE_NAME, query="q1")
-    assert change(other_way) == near(-change(found))
-
-
-def change(found: ComparedRuns) -> float:
-    """Of the only query that is explained."""
-    (row,) = found.rows
-    return float(row["after"] - row["before"])
-
-
 def test_settings_that_differ_are_listed(tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     a, _ = write_both(folder)
@@ -230,13 +205,13 @@ def test_what_cannot_be_opened_is_refused_in_a_line(tmp_path: Path) -> None:
     a, b = write_both(tmp_path / "tiny")
     unfinished = write_run(tmp_path / "tiny" / "C", SCORES_A, finished=False)
     (tmp_path / "empty").mkdir()
+    with pytest.raises(RunFolderError, match=r"give a folder .*/data/first_stage\.trec"):
+        compare_run_folders("first-stage", b)
     with pytest.raises(RunFolderError, match="nowhere' is not there; give"):
         compare_run_folders(a, str(tmp_path / "nowhere"))
     with pytest.raises(RunFolderError, match=r"empty' has no manifest\.json; give"):
         compare_run_folders(str(tmp_path / "empty"), b)
     with pytest.raises(RunFolderError, match="is not finished"):
         compare_run_folders(a, unfinished)
-    with pytest.raises(RunFolderError, match="'first-stage' is the first stage of the other"):
-        compare_run_folders(FIRST_STAGE_NAME, FIRST_STAGE_NAME)
     with pytest.raises(RunFolderError, match="'beir-eval evaluate --compare' measures TREC files"):
         compare_run_folders(a, f"{b}/run.trec")

@@ -45,7 +45,7 @@ def test_compare_takes_rankings_values_and_files(tmp_path: Path) -> None:
         assert [each.name for each in found.settings] == ["ensemble"]
     html = tmp_path / "moved.html"
     found.to_html(html)
-    assert "What moved, and why" in Page(html.read_text(encoding="utf-8")).text
+    assert "What moved, and whose scores did it" in Page(html.read_text(encoding="utf-8")).text
     out = io.StringIO()
     found.show(file=out)
     assert out.getvalue().startswith("best masks\n")

@@ -77,10 +77,10 @@ def many(tmp_path: Path) -> tuple[Path, Path]:
 def test_two_rankings(pair: tuple[Path, Path]) -> None:
     page = shown(*pair)
     assert "2 of 4 passages moved; same top 4." in page
-    assert "d1 (3 → 1): Virologist rose from 5 to 9." in page
-    rows = [line.split()[:5] for line in page.splitlines()]
-    assert ["1", "3", "1", "▲2", "d1"] in rows
-    assert ["2", "1", "3", "▼2", "d2"] in rows
+    assert "d1 (3 → 1): Virologist 5 → 9 (+0.133)" in page
+    rows = [line.split()[:4] for line in page.splitlines()]
+    assert ["3", "1", "▲2", "d1"] in rows
+    assert ["1", "3", "▼2", "d2"] in rows
     assert "1 more passage moved and not listed" in shown(*pair, "--passages", "1")
 
 

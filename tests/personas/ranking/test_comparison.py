@@ -10,7 +10,7 @@ import pytest
 from personas import Criterion, Member, Persona, Rubric
 from personas.errors import SchemaError
 from personas.ranking.comparison import ComparedPassage, RankingComparison
-from personas.report.comparison import reason
+from personas.report.comparison import whose
 from tests.personas.ranking.test_inspection import FOUR, NAMES, hit, stored
 
 # By Virologist, Parent, Editor, and their sums. Before, as in FOUR:
@@ -115,7 +115,7 @@ def test_a_persona_that_left_and_one_that_joined() -> None:
     assert rest == []
     assert (editor.before, editor.after) == (5, None)
     assert sum(found.shares.values()) == pytest.approx(1)
-    assert reason(first).startswith("Nurse joined the team and gave it 9 (83% of the change)")
+    assert whose(first) == "Nurse - → 9 (+0.111), Editor 5 → - (+0.022)"
 
 
 def test_teams_of_other_sizes_are_compared_by_their_means() -> None:

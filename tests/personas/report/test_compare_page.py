@@ -38,8 +38,8 @@ def test_the_page_says_what_moved_and_why() -> None:
     assert "nDCG@10 falls from 1.000 to 0.500 (−0.500); this is one query." in words  # noqa: RUF001
     assert words.index("nDCG@10 falls") < words.index("2 of 4 passages moved")
     assert "Share of the changes in scores: Virologist 100%." in words
-    assert "Virologist rose from 5 to 9." in words
-    assert "Virologist fell from 9 to 4." in words
+    assert "Virologist 5 → 9 (+0.133)" in words
+    assert "Virologist 9 → 4 (−0.167)" in words  # noqa: RUF001
     assert "Made on 2026-03-31 by MCRanker 1.0: compare" in words
     assert "2 passages kept their ranks" in words
     # The lines between the ranks are those of the two that moved.

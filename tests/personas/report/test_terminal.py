@@ -11,11 +11,10 @@ import pytest
 from rich.console import Console
 
 from personas.errors import PersonasError
-from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
+from personas.ranking.record import RankingRecord
 from personas.report.terminal import find_hit, show_passage, show_ranking
 from tests.personas.ranking.test_inspection import FOUR, hit, stored
 
-OTHER = OtherRanking("DIRECT(0,10)", 10.0, {"d1": OtherPlace(1, 8.0), "d3": OtherPlace(2, None)})
 CRITERIA = [("Efficacy", 60.0), ("Safety", 40.0)]
 
 
@@ -38,14 +37,13 @@ def page(
     width: int = 110,
     *,
     grades: Mapping[str, int] | None = None,
-    other: OtherRanking | None = None,
     **options: Any,
 ) -> str:
     """What is printed, escape sequences and all."""
     passage = options.pop("passage", None)
     file = io.StringIO()
     console = Console(file=file, width=width, **options)
-    inspection = RankingRecord.of(data).beside(grades=grades, other=other)
+    inspection = RankingRecord.of(data).beside(grades=grades)
     if passage is None:
         show_ranking(console, inspection, inspection.hits, 20)
     else:
@@ -81,14 +79,14 @@ def test_a_locked_team_and_what_a_person_wrote() -> None:
 
 
 def test_every_number_of_the_ranking_is_there() -> None:
-    text = page(four(), 80, grades={"d3": 2, "d1": 0, "gone": 1}, other=OTHER)
-    assert "rank id score A B C from ± grade DIRECT passage" in lines(text)
+    text = page(four(), 80, grades={"d3": 2, "d1": 0, "gone": 1})
+    assert "rank id score A B C from ± grade passage" in lines(text)
     assert [row[: row.index("Title")] for row in rows(text)] == [
-        # d2: the deviation of 9, 2, 6 is the root of 222/27 = 2.87; neither judged nor in DIRECT
+        # d2: the deviation of 9, 2, 6 is the root of 222/27 = 2.87, and not judged
         ["1", "d2", "17", "9", "2", "6", "2", "▲1", "2.87"],
         # d3: mean 16/3, squares (13/3)² + (8/3)² + (5/3)² = 258/9, root of 258/27 = 3.09
-        ["2", "d3", "16", "1", "8", "7", "3", "▲1", "3.09", "2", "2"],
-        ["3", "d1", "15", "5", "5", "5", "1", "▼2", "0.00", "0", "1"],
+        ["2", "d3", "16", "1", "8", "7", "3", "▲1", "3.09", "2"],
+        ["3", "d1", "15", "5", "5", "5", "1", "▼2", "0.00", "0"],
         ["4", "d4", "12", "4", "(4)", "4", "4", "=", "0.00"],
     ]
 
@@ -103,13 +101,10 @@ def test_no_passages_and_no_team() -> None:
 def test_one_passage_in_detail() -> None:
     hits = [dict(each) for each in FOUR]
     hits[1] |= {"criteria": {"Virologist": {"Efficacy": 1.0, "Safety": 2.0}}, "title": "About d3"}
-    found = lines(
-        page({**four(), "hits": hits}, 80, passage="d3", grades={"d3": 2, "d1": 0}, other=OTHER)
-    )
+    found = lines(page({**four(), "hits": hits}, 80, passage="d3", grades={"d3": 2, "d1": 0}))
     assert found[3:6] == ["Rank 2 of 4: d3", "About d3", "Text 3."]
     assert "first stage rank 3; moved ▲1" in found
     assert "judgement relevant (2)" in found
-    assert "DIRECT(0,10) rank 2" in found
     start = found.index("Scores, 0 to 10")
     assert found[start + 1 :] == [
         "1 ━ Virologist rank 1 without: sank it 1",

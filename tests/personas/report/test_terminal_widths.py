@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from personas.ranking.record import OtherPlace, OtherRanking
 from personas.report.terminal import print_inspection
-from tests.personas.report.test_terminal import OTHER, four, page, rows
+from tests.personas.report.test_terminal import four, page, rows
 from tests.support.inspection_report import infested
 
 WIDTHS = (60, 80, 110, 200)
@@ -22,12 +21,12 @@ ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 @pytest.mark.parametrize("width", [20, 40, *WIDTHS])
 @pytest.mark.parametrize("passage", [None, 2])
 def test_nothing_is_wider_than_the_terminal(width: int, passage: int | None) -> None:
-    text = page(four(), width, passage=passage, grades={"d3": 1}, other=OTHER)
+    text = page(four(), width, passage=passage, grades={"d3": 1})
     assert max(cell_len(line) for line in text.splitlines()) <= width
 
 
 def test_colour_says_nothing_alone() -> None:
-    options: dict[str, Any] = {"grades": {"d3": 1}, "other": OTHER}
+    options: dict[str, Any] = {"grades": {"d3": 1}}
     bare = page(four(), 80, **options)
     for system in ("256", "truecolor", "standard"):
         coloured = page(four(), 80, force_terminal=True, color_system=system, **options)
@@ -54,8 +53,7 @@ HOSTILE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\u2067\u200f\r\n\u2028[bold]👩\
 def test_hostile_text_stays_text(width: int, passage: int | None) -> None:
     data = infested(HOSTILE)
     data["hits"][0]["text"] += "x" * 2_000_000
-    other = OtherRanking(HOSTILE, 10.0, {f"{HOSTILE}0": OtherPlace(1, 1.0)})
-    text = page(data, width, grades={HOSTILE: 1, HOSTILE + "0": 1}, other=other, passage=passage)
+    text = page(data, width, grades={HOSTILE: 1, HOSTILE + "0": 1}, passage=passage)
     unsafe = {
         char
         for char in text
