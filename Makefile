@@ -52,12 +52,10 @@ site: $(STAMP)
 	$(BIN)/zensical build --strict --clean
 
 constraints: $(STAMP)
-	$(BIN)/python -m pip install --quiet uv
 	$(RESOLVE) --universal --output-file constraints.txt pyproject.toml
 
 # The lowest versions that pyproject.toml allows, in an environment of their own.
 lowest: $(STAMP)
-	$(BIN)/python -m pip install --quiet uv
 	mkdir -p build
 	$(RESOLVE) --resolution lowest-direct --output-file build/lowest.txt pyproject.toml
 	$(BIN)/uv venv --quiet --clear build/lowest
@@ -72,7 +70,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 $(STAMP): $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,rag,office,ranx,anova,browser,mcp,langchain,llamaindex,haystack,pyterrier,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,rag,office,ranx,anova,browser,mcp,langchain,llamaindex,haystack,pyterrier,dev]' uv
 	touch $(STAMP)
 
 clean:

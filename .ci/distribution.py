@@ -21,14 +21,15 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     empty = folder / "empty"
     empty.mkdir(parents=True)
-    run(sys.executable, "-m", "build", "--outdir", folder / "dist", ROOT)
+    run(sys.executable, "-m", "build", "--installer", "uv", "--outdir", folder / "dist", ROOT)
     (wheel,), (sdist,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
     check_files(wheel, sdist)
-    run(sys.executable, "-m", "venv", folder / "venv")
+    uv = Path(sys.executable).parent / "uv"
+    run(uv, "venv", "--quiet", folder / "venv")
     tool = folder / "venv/bin"
-    constraints = ROOT / "constraints.txt"
-    run(tool / "python", "-m", "pip", "install", "--quiet", "--constraint", constraints, wheel)
-    run(tool / "python", "-m", "pip", "check")
+    python = ("--python", tool / "python")
+    run(uv, "pip", "install", "--quiet", *python, "--constraint", ROOT / "constraints.txt", wheel)
+    run(uv, "pip", "check", "--quiet", *python)
     # From a folder where nothing of the source can be imported.
     (empty / "passages.txt").write_text("Cloth masks filter little.\nN95 masks filter most.\n")
     run(tool / "mcranker", "--version", cwd=empty)

@@ -61,7 +61,7 @@ def test_throughput_reports_medians_and_ratios(
 def test_pages_of_a_query_are_timed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("pages", "--passages 600 --personas 12 --words 20 --times 1", monkeypatch)
+    run("pages", "--passages 60 --personas 12 --words 20 --times 1", monkeypatch)
     outcome = json.loads(capsys.readouterr().out)
     assert outcome["page_bytes"] < 10_000_000
     assert min(outcome["read_ms"], outcome["page_ms"], outcome["both_ms"]) > 0
@@ -71,7 +71,7 @@ def test_pages_of_a_query_are_timed(
 def test_the_encoder_is_timed_with_nothing_known_and_with_its_vectors(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("encoder", "--passages 5", monkeypatch)
+    run("encoder", "--passages 2", monkeypatch)
     measured = json.loads(capsys.readouterr().out.splitlines()[-1])["measured"]
     tokens = [row["tokens_encoded"] for row in measured.values()]
     assert tokens[0] > tokens[1] > tokens[2] == 0

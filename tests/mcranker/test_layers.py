@@ -28,13 +28,14 @@ def _files(package: str) -> list[Path]:
 
 
 @functools.cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def _nodes(path: Path, *, top: bool = False) -> list[ast.AST]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return list(tree.body if top else ast.walk(tree))
 
 
 def _imports(path: Path, *, top: bool = False) -> Iterator[tuple[int, str]]:
     """Line and name of every module that a file imports: anywhere, or at its top level."""
-    for node in _tree(path).body if top else ast.walk(_tree(path)):
+    for node in _nodes(path, top=top):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -42,7 +43,8 @@ def _imports(path: Path, *, top: bool = False) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.module or ""
         elif (
             isinstance(node, ast.Call)
-            and ast.unparse(node.func).split(".")[-1] in {"import_module", "__import__"}
+            and getattr(node.func, "attr", getattr(node.func, "id", ""))
+            in {"import_module", "__import__"}
             and node.args
             and isinstance(node.args[0], ast.Constant)
         ):
@@ -74,7 +76,7 @@ def _graph() -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for module, path in files.items():
         graph[module] = set()
-        for node in ast.walk(_tree(path)):
+        for node in _nodes(path):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -178,5 +180,5 @@ def test_personas_neither_waits_nor_talks() -> None:
     banned = {"anyio", "asyncio", "aiohttp", "httpx", "requests", "urllib", "socket", "openai"}
     assert _uses("personas", banned) == set()
     for path in _files("personas"):
-        nodes = ast.walk(_tree(path))
-        assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in nodes), path
+        waits = (ast.AsyncFunctionDef, ast.Await)
+        assert not any(isinstance(node, waits) for node in _nodes(path)), path

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from mcranker import ChatRequest, ScriptedChat
 from mcranker.cli import cli
 from mcranker.llm.chat import Capabilities
+from mcranker.llm.local.model_files import cache_folder
 from tests.support.loopback import clean_environment
 
 Run = Callable[..., Result]
@@ -71,6 +72,15 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
     monkeypatch.setattr("mcranker.llm.models.connect", connected)
     monkeypatch.setattr("mcranker.cli.models.connect", connected)
     return connected
+
+
+def scripted_but_for_encoders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    """The same; encoders that are downloaded are downloaded once, for all tests."""
+    models = cache_folder()
+    models.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "models").symlink_to(models)
+    return scripted(monkeypatch, tmp_path)
 
 
 def invoke(*args: str | Path, **kwargs: Any) -> Result:

@@ -18,7 +18,7 @@ from beir_eval.experiment.suite import load_suite, shipped_suites
 from mcranker.errors import ModelError
 from mcranker.llm.chat import ChatRequest
 from mcranker.rag.result import RAGResult, StageRecord
-from tests.support.cli_support import Connected, scripted
+from tests.support.cli_support import Connected, scripted_but_for_encoders
 
 GRID = """
 title = "A grid"
@@ -61,7 +61,7 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
-    connected = scripted(monkeypatch, tmp_path)
+    connected = scripted_but_for_encoders(monkeypatch, tmp_path)
     connected.answer = by_rote
     return connected
 

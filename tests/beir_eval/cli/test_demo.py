@@ -59,9 +59,9 @@ def test_without_a_key_the_demo_claims_nothing_and_says_what_the_encoder_cannot(
     for name in ("MCRANKER_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
-    result = CliRunner().invoke(cli, ["demo", "--queries", "4", "--depth", "5"])
+    result = CliRunner().invoke(cli, ["demo", "--queries", "2", "--depth", "3"])
     assert result.exit_code == 0, result.output
-    assert "not tested (4 queries)." in result.output
+    assert "not tested (2 queries)." in result.output
     assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in result.output
     assert len(LIMITS_OF_ENCODERS.splitlines()) == 3
     assert LIMITS_OF_ENCODERS in result.output

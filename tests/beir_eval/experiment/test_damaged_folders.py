@@ -94,7 +94,7 @@ def test_damaged_files_are_named_or_read(here: Path) -> None:
     contents = {path: path.read_bytes() for path in files}
     chance = random.Random(0)
     refusals = 0
-    for _ in range(scaled(60)):
+    for _ in range(scaled(40)):
         path, command = chance.choice(files), chance.choice(COMMANDS)
         damage = changed if chance.random() < 0.6 else garbled
         path.write_bytes(damage(contents[path], chance))
@@ -111,7 +111,7 @@ def test_damaged_files_are_named_or_read(here: Path) -> None:
             for each, content in contents.items():
                 written(each, content)
         path.write_bytes(contents[path])
-    assert refusals > scaled(60) / 10
+    assert refusals > scaled(40) / 10
 
 
 def test_a_dry_run_leaves_a_torn_line_as_it_is(here: Path) -> None:

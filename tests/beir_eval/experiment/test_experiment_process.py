@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from beir_eval.experiment.run_folder import find_runs
 from tests.support.chaos import Chaos, chaos
+from tests.support.commands import call
 
 ROOT = Path(__file__).parents[3]
 STUCK = 120  # seconds after which a process counts as stuck
@@ -61,26 +61,8 @@ def suite(tmp_path: Path) -> Path:
     return path
 
 
-def command(tmp_path: Path, *args: object) -> subprocess.Popen[str]:
-    environment = {
-        **os.environ,
-        "MCRANKER_CACHE": str(tmp_path / "cache"),
-        "OPENAI_API_KEY": "",
-        "COLUMNS": "120",
-    }
-    return subprocess.Popen(
-        [sys.executable, "-m", "beir_eval", *map(str, args)],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def start(server: Chaos, suite: Path, tmp_path: Path, out: str) -> subprocess.Popen[str]:
-    return command(
-        tmp_path,
+def arguments(server: Chaos, suite: Path, tmp_path: Path, out: str) -> tuple[object, ...]:
+    return (
         "run",
         suite,
         *("--out", tmp_path / out),
@@ -91,12 +73,7 @@ def start(server: Chaos, suite: Path, tmp_path: Path, out: str) -> subprocess.Po
     )
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    stdout, stderr = process.communicate(timeout=STUCK)
-    return process.returncode, stdout, stderr
-
-
-def wait_for(alarm: threading.Event, process: subprocess.Popen[str]) -> None:
+def wait_for(alarm: threading.Event, process: subprocess.Popen[bytes]) -> None:
     """Until the server has been asked so often; fails as soon as the process has ended."""
     deadline = time.monotonic() + STUCK
     while not alarm.wait(0.1):
@@ -106,9 +83,8 @@ def wait_for(alarm: threading.Event, process: subprocess.Popen[str]) -> None:
 
 def report(tmp_path: Path, runs: str, to: str) -> dict[str, bytes]:
     """Every file of a report in all formats."""
-    process = command(tmp_path, "report", tmp_path / runs, "--out", tmp_path / to)
-    code, _, stderr = ended(process)
-    assert code == 0, stderr
+    done = call("beir-eval", "report", tmp_path / runs, "--out", tmp_path / to)
+    assert done.exit_code == 0, done.stderr
     files = sorted((tmp_path / to).rglob("*"))
     # The last line of a page has the command, and so the names of both folders.
     said = re.compile(rb"beir-eval report [^<]*")
@@ -117,28 +93,37 @@ def report(tmp_path: Path, runs: str, to: str) -> dict[str, bytes]:
     }
 
 
-def test_killed_half_way_and_started_again(suite: Path, tmp_path: Path) -> None:
+def test_killed_half_way_and_started_again(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    monkeypatch.setenv("COLUMNS", "120")
     # For each query a recruiter, two rubrics, and two scores a passage.
     calls = QUERIES * (1 + 2 + 2 * DEPTH)
     with chaos({}, seed=3, latency=LATENCY) as server:
         alarm = server.alarm(calls // 2)
-        with start(server, suite, tmp_path, "out") as process:
+        given = arguments(server, suite, tmp_path, "out")
+        command = [sys.executable, "-m", "beir_eval", *map(str, given)]
+        with subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
             wait_for(alarm, process)
             process.kill()
             process.communicate()
         killed = [len(server.receptions)]
-        code, stdout, stderr = ended(start(server, suite, tmp_path, "out"))
-        assert code == 0, stderr
+        done = call("beir-eval", *given)
+        assert done.exit_code == 0, done.stderr
         assert server.asked_again(killed) <= UNDER_WAY
         assert server.distinct == calls
-        assert f"beir-eval report {tmp_path / 'out'}" in stdout
+        assert f"beir-eval report {tmp_path / 'out'}" in done.stdout
         runs = find_runs([tmp_path / "out"])
         assert [run.manifest.finished for run in runs] == [True, True]
 
         # Another folder, with nothing but the ledger to go by.
         before = len(server.receptions)
-        code, _, stderr = ended(start(server, suite, tmp_path, "undisturbed"))
-        assert code == 0, stderr
+        done = call("beir-eval", *arguments(server, suite, tmp_path, "undisturbed"))
+        assert done.exit_code == 0, done.stderr
         assert len(server.receptions) == before
     resumed, undisturbed = (report(tmp_path, each, f"of {each}") for each in ("out", "undisturbed"))
     # Only the first has queries that took a time of their own.

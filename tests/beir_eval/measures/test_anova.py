@@ -8,10 +8,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import pandas
 import pytest
-import statsmodels.formula.api as smf
-from statsmodels.stats.anova import anova_lm
 
 from beir_eval.errors import DatasetError, SettingError
 from beir_eval.measures.anova import AnovaRow, anova, effect, read_table
@@ -62,6 +59,10 @@ def test_a_table_worked_out_by_hand() -> None:
 
 
 def test_an_unbalanced_table_gives_the_sums_of_type_two() -> None:
+    import pandas
+    import statsmodels.formula.api as smf
+    from statsmodels.stats.anova import anova_lm
+
     values = [3.1, 2.9, 4.5, 4.4, 4.6, 5.0, 6.1, 6.3, 5.2, 7.0, 7.4]
     levels = ["xp", "xp", "xq", "xq", "xq", "yp", "yp", "yq", "yp", "yq", "yq"]
     rows = [{"a": each[0], "b": each[1], "y": y} for each, y in zip(levels, values, strict=True)]

@@ -158,12 +158,12 @@ def test_any_texts_have_a_verdict(claim: str, quote: str, text: str) -> None:
     "piece", ["a", "a a ", "\n", "- ", ".", "!) ", "[1", "\u0301", "\xad", "。", "''", "1."]
 )
 def test_hostile_texts_take_linear_time(piece: str) -> None:
-    text = piece * (1_000_000 // len(piece))
+    text = piece * (200_000 // len(piece))
     begun = time.process_time()
     check_citations(
         [Claim(text, 1, text[:2000] + "b" + text[:2000]), Claim(text, 1)], context(text)
     )
-    assert time.process_time() - begun < 20
+    assert time.process_time() - begun < 4
 
 
 def test_a_claim_without_a_quote_is_held_to_the_sentence_with_its_words() -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker.llm.chat import (
@@ -57,7 +57,6 @@ def stored(given: ChatReply, model: str = MODEL) -> tuple[Any, ...]:
     return tuple(found)
 
 
-@settings(max_examples=50)
 @given(replies, texts)
 def test_an_answer_comes_back_whole(given: ChatReply, model: str) -> None:
     found = reply_of(stored(given, model))
