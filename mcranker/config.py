@@ -150,8 +150,8 @@ class RankerConfig(BaseModel):
     # Peculiarities of the authors' code that preset="reference" sets.
     dataset_team: bool = False
     """With criteria="dataset": recruit one team as well, from the data set's description alone."""
-    example_rank: Annotated[int, Field(ge=1, le=LARGEST)] = 1
-    """First-stage passage that the recruiter sees, counted from 1."""
+    example_rank: Annotated[int | None, Field(ge=1, le=LARGEST)] = None
+    """First-stage passage that the recruiter sees as an example, counted from 1; None for none."""
     lowercase_query: bool = False
     """Lower-case the query."""
     title_separator: str = "\n"

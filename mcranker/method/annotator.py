@@ -19,7 +19,7 @@ from mcranker.method.ask import Rows
 from mcranker.method.session import Session
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
-from mcranker.replies.scoring import Scoring, step_of
+from mcranker.replies.scoring import Scoring
 from mcranker.runtime.actor import Actor
 from personas import Criterion, Member, Persona, PromptSet, Rubric
 from personas.origins import edited, sealed
@@ -60,7 +60,7 @@ class ScorePrompt:
         config = session.config
         self.answer = answer or config.scoring_class(config, session.prompts, rubric)
         about = {"query": session.query.text, "answer": Own(self.answer.instruction)}
-        step = "one label" if self.answer.labels else step_of(config.scale)
+        step = "one label" if self.answer.labels else str(config.scale // 5 or 1)
         self.template = template.bind({**about, "k": str(config.scale), "step": step})
         self.in_markers = "passage_text" not in template.placeholders
 

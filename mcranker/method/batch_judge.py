@@ -40,6 +40,7 @@ class BatchJudge(Actor[Rows]):
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("panel", self._score, workers=workers)
         self.at_once = session.config.passages_per_call or 1
+        self.deals = bool(sheet.turns)  # a judge that knows no words compares nothing either
         self._sheet = sheet
         self._rubrics = rubrics
         self._session = session

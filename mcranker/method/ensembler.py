@@ -212,12 +212,13 @@ class Ensembler(Actor[Scores]):
         """Start a judge that scores for all columns of these names, one passage or several."""
         group.start_soon(judge.run)
         rows, most = len(self._answers), getattr(judge, "at_once", 1)
-        if most > 1 and rows:
+        self._at_once = most
+        if rows and getattr(judge, "deals", False):
             # Passages are dealt round, so that each call has strong and weak ones.
             calls = math.ceil(rows / most)
             self._row_at = [row for call in range(calls) for row in range(call, rows, calls)]
             self._at_once = math.ceil(rows / calls)
-            self._most *= self._at_once
+        self._most *= self._at_once
         await self.know_team(len(names), 1)
         await self.seat(judge, dict(enumerate(names)), 0)
 

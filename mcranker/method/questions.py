@@ -17,7 +17,7 @@ from mcranker.llm.typed_answers import missing
 from mcranker.method.annotator import rubric_as_text, rubrics_as_text
 from mcranker.method.session import Session
 from mcranker.replies.schemas import pack_schema
-from mcranker.replies.scoring import described_levels, levels_in_words, step_of
+from mcranker.replies.scoring import described_levels, levels_in_words
 from mcranker.replies.windows import read_pack
 from personas import Criterion, Member
 from personas.ranking.types import Passage
@@ -69,7 +69,7 @@ class QuestionSheet:
         levels = {place: text for place, text in described if text != str(place)}
         values = {
             "query": session.query.text,
-            "task": Own(_text(self._task(step_of(last)))),
+            "task": Own(_text(self._task(str(last // 5 or 1)))),
             "criteria": self._criteria,
             "judges": Own("\n\n".join(self._judges_in_words(entries))),
             "by_criterion": self._by_criterion,

@@ -36,7 +36,7 @@ async def recruit(session: Session) -> tuple[Member, ...]:
         about, example = config.dataset, Passage("", NO_EXAMPLE)
     else:
         about = session.query.text
-        example = session.passages[min(config.example_rank, len(session.passages)) - 1]
+        example = session.passages[min(config.example_rank or 1, len(session.passages)) - 1]
     recruited = as_recruited(await _recruit(session, about, example), config)
     session.mark("recruit")
     if config.one_team:
@@ -85,9 +85,11 @@ async def _invent(
         return tuple(found[: plan.recruits])
 
     values = {"query": about, "number": str(plan.recruits), "others": plan.others}
+    wanted = session.config.example_rank is not None and example.text != NO_EXAMPLE
+    values |= {"passage": passage, "example": "yes" if wanted else ""}
     personas = await session.ask(
         session.models.recruiter,
-        session.prompts["recruit"].render({**values, "passage": passage}),
+        session.prompts["recruit"].render(values),
         read,
         stage="recruit",
         max_tokens=session.config.max_tokens,

@@ -251,8 +251,10 @@ class MCRanker(PointwiseRanker):
         emit: Emit | None = None,
     ) -> Team:
         """`recruit_team` for callers with an event loop; `emit` takes events as they happen."""
-        passages = [NO_EXAMPLE if example is None else example]
-        session = Session.open(self._job(query, passages, emit=emit), self.prompts, self.plan)
+        job = self._job(query, [NO_EXAMPLE if example is None else example], emit=emit)
+        if example is not None:
+            job = replace(job, config=job.config.replaced({"example_rank": 1}))
+        session = Session.open(job, self.prompts, self.plan)
         return team_as_judged(session, await assemble(session))
 
     async def _run(self, session: Session) -> Ranking:

@@ -139,7 +139,7 @@ class CriterionScoring(Scoring):
         assert rubric is not None, "needs_rubric"
         self._weights = [criterion.weight for criterion in rubric.criteria]
         count = len(self._weights)
-        values = {"k": str(config.scale), "step": step_of(config.scale)}
+        values = {"k": str(config.scale), "step": str(config.scale // 5 or 1)}
         self._take(prompts, "answer_per_criterion", **values, criteria_count=str(count))
         self.schema = criterion_scores_schema(count, config.scale)
 
@@ -173,11 +173,6 @@ def described_levels(prompts: PromptSet, top: int) -> dict[int, str]:
 def levels_in_words(levels: Mapping[int, str]) -> Own:
     """The levels for a prompt, one a line."""
     return Own("\n".join(f"{place}: {text}" for place, text in levels.items()))
-
-
-def step_of(top: float) -> str:
-    """The most that criteria move a score, for prompts: a fifth of the scale, at least 1."""
-    return str(max(1, round(top / 5)))
 
 
 def label_masses(logprobs: Mapping[str, float] | None, labels: Sequence[str]) -> list[float]:

@@ -13,7 +13,7 @@ from mcranker.errors import ConfigError
 # The value in the paper's preset and the one in the reference's.
 DIFFERENCES = {
     "preset": ("paper", "reference"),
-    "example_rank": (1, 3),
+    "example_rank": (None, 3),
     "lowercase_query": (False, True),
     "title_separator": ("\n", ". . ."),
     "max_passage_words": (None, 512),

@@ -15,7 +15,7 @@ from tests.support.scripted import scripted
 
 OWN = tuple(str(Path(str(package.__file__)).parent) for package in (mcranker, personas))
 TEAM = ["Ann", "Ben"]
-FUNCTIONS, FILES, CALLS_A_SCORE = 178, 28, 42.5  # what is reached; lower them with the code
+FUNCTIONS, FILES, CALLS_A_SCORE = 154, 28, 42.5  # what is reached; lower them with the code
 
 
 def calls_of_a_rank(passages: int) -> Counter[CodeType]:
@@ -42,7 +42,9 @@ def calls_of_a_rank(passages: int) -> Counter[CodeType]:
 
 def test_the_code_that_a_rank_runs() -> None:
     few, many = calls_of_a_rank(10), calls_of_a_rank(110)
-    assert len(many) <= FUNCTIONS
+    # Comprehensions and generators have code of their own, but are no functions.
+    functions = [each for each in many if not each.co_name.endswith(("comp>", "genexpr>"))]
+    assert len(functions) <= FUNCTIONS
     assert len({each.co_filename for each in many}) <= FILES
     # 100 passages more are 200 scores of two judges more.
     assert (many.total() - few.total()) / 200 <= CALLS_A_SCORE

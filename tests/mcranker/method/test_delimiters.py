@@ -37,7 +37,7 @@ TOKENS = [
 TURNS = ["System", "User", "Assistant", "Human"]
 HEADINGS = [
     *("Passage", "Query", "Criteria", "Output", "Assessments", "Role", "Task", "Collection"),
-    *TURNS,
+    *("Example passage", *TURNS),
 ]
 ENTRIES = (
     *(r"\d+\. .*\(weight", r"expert \d+,", r"(?:judge|passage) \d+:"),

@@ -122,7 +122,7 @@ def test_one_passage_and_its_questions_hold_all_that_is_needed() -> None:
     assert request.state.to_dict() == {"query": "masks", "passages": {"passage_1": "text 1"}}
     first = request.questions[0]
     assert first.name == "passage_1_judge_1"
-    assert "Nurse: Nurse, described." in first.text
+    assert "Judge as Nurse\n1. Nurse 1 (weight 75%)" in first.text
     assert "2. Nurse 2 (weight 25%): How Nurse 2." in first.text
     assert "Parent" not in first.text
     assert first.judge is not None
@@ -308,7 +308,7 @@ def test_a_chat_model_answers_all_questions_in_one_reply() -> None:
     assert all(hit.scores == {"Nurse": 7.0, "Parent": 7.0, "Vet": 7.0} for hit in ranking)
     (message,) = seen[0].messages
     assert "a list of 3 integers: the scores by Judge 1, Judge 2, Judge 3" in message.content
-    assert "Judge 2: Parent: Parent, described.\n1. Parent 1 (weight 100%)" in message.content
+    assert "Judge 2: Parent\n1. Parent 1 (weight 100%)" in message.content
     assert all(f"{2 * place}: {text}\n" in message.content for place, text in enumerate(LEVELS))
     assert message.content.count(">>>") == 11  # the query, and ten passages between markers
 
