@@ -24,8 +24,10 @@ def calls_of_a_rank(passages: int) -> Counter[CodeType]:
     ended = threading.Event()  # what closes the ranker afterwards is another matter
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and not ended.is_set() and frame.f_code.co_filename.startswith(OWN):
-            counted[frame.f_code] += 1
+        code = frame.f_code
+        # Comprehensions and generators have code of their own, but are no functions.
+        if code.co_filename.startswith(OWN) and not code.co_name.endswith(("comp>", "genexpr>")):
+            counted[code] += event == "call" and not ended.is_set()
 
     before = sys.getprofile(), threading.getprofile()
     with MCRanker(team=TEAM, criteria="none", model=scripted(), ledger=None) as ranker:
@@ -37,14 +39,12 @@ def calls_of_a_rank(passages: int) -> Counter[CodeType]:
             ended.set()
             sys.setprofile(before[0])
             threading.setprofile(before[1])
-    return counted
+    return +counted
 
 
 def test_the_code_that_a_rank_runs() -> None:
     few, many = calls_of_a_rank(10), calls_of_a_rank(110)
-    # Comprehensions and generators have code of their own, but are no functions.
-    functions = [each for each in many if not each.co_name.endswith(("comp>", "genexpr>"))]
-    assert len(functions) <= FUNCTIONS
+    assert len(many) <= FUNCTIONS
     assert len({each.co_filename for each in many}) <= FILES
     # 100 passages more are 200 scores of two judges more.
     assert (many.total() - few.total()) / 200 <= CALLS_A_SCORE
