@@ -7,27 +7,35 @@ animals, experiments rather than theory, or the other way round.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
 
 from beir_eval.data.load import load
+from beir_eval.experiment.run_folder import FigureNote
 from beir_eval.measures import ties
 from beir_eval.measures.ties import Tied, missing_bounds
 from beir_eval.measures.values import Comparison, Values, compare_runs
+from beir_eval.report.figures import render_svg
+from beir_eval.report.forms import environment_of_reports
+from beir_eval.report.model import Figure
+from beir_eval.report.tables import NOTHING, Entry, Table, measure_text, p_text
 from mcranker import DirectRanker, MCRanker, Passage, Query, Ranker, Ranking
-from mcranker.method.annotator import INSTRUCTION_SHARE
 from personas import Criterion, Member, Persona, Rubric, Team, library
+from personas.format import signed
+from personas.report.formats import printable
+from personas.report.page import NO_FOOTER, ReportFooter
 
 COLLECTION = "steer"
 MEASURE = "nDCG@10"
 PLAIN = "DIRECT"
 TOPIC = "Relevance to the query"
-SHARES = (20, 50, 80)
-"""Percent of the rubric that the sentence has."""
+INSTRUCTED, IN_TEAM = "DIRECT, instruction", "one of three"
+SHARES = {20: "a reader, 20%", 50: "a reader, 50%", 80: "a reader, 80%"}
+"""Percent of the rubric that the sentence has, and its label."""
+GOALS = {"relevance": "relevance", "wanted": "relevance with what is wanted"}
 _PEOPLE = {
     "people": "clinician",
     "animals": "researcher of animal models",
@@ -55,7 +63,7 @@ class Wish:
             persona=Persona(name="careful reader"),
             rubric=Rubric(criteria=(Criterion(name=TOPIC),)),
         )
-        asks = Member(persona=Persona(name=_PEOPLE[self.wanted]), rubric=self.rubric(SHARES[1]))
+        asks = Member(persona=Persona(name=_PEOPLE[self.wanted]), rubric=self.rubric(50))
         return Team(members=(library.member("NLP scientist"), reader, asks))
 
 
@@ -64,21 +72,24 @@ class Steered:
     """A way to ask, measured twice: by relevance, and by what the sentence asks for."""
 
     label: str
-    share: float  # percent of the judge's rubric, 0 to 100
     relevance: Values
     wanted: Values
-    against: tuple[Comparison, Comparison] | None = None  # DIRECT: relevance, wanted
+    against: tuple[Comparison | None, ...]  # DIRECT: by relevance, and by what is wanted
+
+    def cells(self) -> Iterator[str]:
+        """Mean, difference and p, by relevance and by what is wanted."""
+        for of, found in zip((self.relevance, self.wanted), self.against, strict=True):
+            yield measure_text(of.by_lot)
+            yield NOTHING if found is None else signed(found.difference, 3)
+            yield NOTHING if found is None else p_text(found.p_adjusted)
 
     def record(self) -> dict[str, Any]:
         """The row as JSON has it."""
-        both = {"relevance": self.relevance, "wanted": self.wanted}
-        return {
-            "label": self.label,
-            "share": self.share,
-            **{name: {"nDCG@10": of.by_lot, "of": of.fair} for name, of in both.items()},
-            "p": [each.p_adjusted for each in self.against] if self.against else None,
-            "flaws": [flaw.said for flaw in self.relevance.flaws()],
-        }
+        record: dict[str, Any] = {"label": self.label}
+        for goal, found in zip(GOALS, self.against, strict=True):
+            of: Values = getattr(self, goal)
+            record[goal] = {"mean": of.by_lot, "compared": found and asdict(found), "of": of.fair}
+        return record
 
 
 def wishes() -> tuple[Wish, ...]:
@@ -92,41 +103,42 @@ def wishes() -> tuple[Wish, ...]:
     return tuple(found.values())
 
 
-def ways(wish: Wish, options: Mapping[str, Any], *, criteria: bool) -> dict[str, Ranker]:
-    """Label -> ranker of this sentence; without `criteria` those that an encoder can serve."""
+def ways(wish: Wish, options: Mapping[str, Any]) -> dict[str, Ranker]:
+    """Label -> ranker of this sentence; a judge that does not read criteria has the first two."""
+    plain = DirectRanker(**options)
     found: dict[str, Ranker] = {
-        PLAIN: DirectRanker(**options),
-        "DIRECT, instruction": DirectRanker(**options, instruction=wish.sentence),
+        PLAIN: plain,
+        INSTRUCTED: DirectRanker(**options, instruction=wish.sentence),
     }
-    if not criteria:
-        return found
-    for share in SHARES:
-        judge = Member(persona=Persona(name="careful reader"), rubric=wish.rubric(share))
-        found[f"a reader, {share}%"] = MCRanker(**options, team=Team(members=(judge,)))
-    found["one of three"] = MCRanker(**options, team=wish.team())
+    if plain.models.scoring.capabilities.prompts:
+        for share, label in SHARES.items():
+            judge = Member(persona=Persona(name="careful reader"), rubric=wish.rubric(share))
+            found[label] = MCRanker(**options, team=Team(members=(judge,)))
+        found[IN_TEAM] = MCRanker(**options, team=wish.team())
     return found
 
 
-def share_of(label: str) -> float:
-    """Percent of the judge's rubric that the sentence has."""
-    shares = {PLAIN: 0.0, "DIRECT, instruction": INSTRUCTION_SHARE}
-    shares |= {f"a reader, {share}%": float(share) for share in SHARES}
-    return shares.get(label, SHARES[1] / 3)
-
-
-async def steer(options: Mapping[str, Any], *, criteria: bool = True) -> tuple[Steered, ...]:
-    """Rank the collection in every way, and measure it; `options` go to all rankers."""
+def work(wish: Wish) -> list[tuple[Query, list[Passage]]]:
+    """The queries of a sentence, with their passages."""
     dataset = load(COLLECTION)
+    found = []
+    for query in wish.queries:
+        texts = [dataset.corpus[each] for each in dataset.qrels[query.id]]
+        found.append((query, [Passage(each.id, each.text, each.title) for each in texts]))
+    return found
+
+
+async def steer(
+    options: Mapping[str, Any], note: Callable[[Ranking], object] = lambda ranking: None
+) -> tuple[Steered, ...]:
+    """Rank the collection in every way, and measure it; `options` go to all rankers."""
     rankings: dict[str, list[Ranking]] = {}
     for wish in wishes():
-        for label, ranker in ways(wish, options, criteria=criteria).items():
+        for label, ranker in ways(wish, options).items():
             async with ranker:
-                calls = []
-                for query in wish.queries:
-                    texts = [dataset.corpus[each] for each in dataset.qrels[query.id]]
-                    docs = [Passage(each.id, each.text, each.title) for each in texts]
-                    calls.append(ranker.arank(query, docs))
-                rankings.setdefault(label, []).extend(await asyncio.gather(*calls))
+                async for ranked in ranker.arank_many(work(wish)):
+                    rankings.setdefault(label, []).append(ranking := ranked.result())
+                    note(ranking)
     return measured(rankings)
 
 
@@ -138,15 +150,39 @@ def measured(rankings: Mapping[str, Sequence[Ranking]]) -> tuple[Steered, ...]:
     }
     tested = compare_runs(found, PLAIN)
     return tuple(
-        Steered(
-            label,
-            share_of(label),
-            found["test"][label],
-            found["wanted"][label],
-            (tested["test"][label], tested["wanted"][label]) if label != PLAIN else None,
-        )
-        for label in rankings
+        Steered(label, of, found["wanted"][label], tuple(tested[x].get(label) for x in found))
+        for label, of in found["test"].items()
     )
+
+
+def render(rows: Sequence[Steered], judge: str, *, footer: ReportFooter = NO_FOOTER) -> str:
+    """The page: a figure, and a table with the tests."""
+    lines = tuple(
+        (name, tuple((row.label, getattr(row, of)) for row in rows)) for of, name in GOALS.items()
+    )
+    figure = Figure(FigureNote(title=f"Steered by one sentence: {judge}"), lines)
+    table = Table(
+        "Means over queries, ties by lot",
+        ("way to ask", *(f"{name}{end}" for name in GOALS.values() for end in ("", " ±", " p"))),
+        tuple((Entry(row.label), *map(Entry, row.cells())) for row in rows),
+        note="±: difference from DIRECT; p: paired t-test, corrected by Holm.",
+    )
+    page = environment_of_reports().get_template("templates/steering.html")
+    return printable(
+        page.render(
+            svg=render_svg(figure, measure=MEASURE, embedded=True),
+            table=table,
+            judge=judge,
+            wishes=wishes(),
+            flaws=flaws(rows),
+            footer=footer,
+        )
+    )
+
+
+def flaws(rows: Sequence[Steered]) -> list[str]:
+    """What a reader must know besides, a sentence each."""
+    return [f"{row.label}: {flaw.said}." for row in rows for flaw in row.relevance.flaws()]
 
 
 def _values(rankings: Sequence[Ranking], split: str) -> Values:

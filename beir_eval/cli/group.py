@@ -12,6 +12,7 @@ VERBS = {
     "evaluate": LazyVerb("beir_eval.cli.evaluate", "Measure TREC runs."),
     "judge-answers": LazyVerb("beir_eval.cli.answers:JUDGE_ANSWERS", "Judge answers of any maker."),
     "attack": LazyVerb("beir_eval.cli.attack", "Measure how rankers resist the texts they read."),
+    "steer": LazyVerb("beir_eval.cli.steer", "Measure how far rankings follow a sentence."),
     "judge": LazyVerb("beir_eval.cli.judge", "Judge passages by a model; compare it with people."),
     "retrieve": LazyVerb("beir_eval.cli.first_stage:RETRIEVE", "Find passages: the first stage."),
     "fuse": LazyVerb("beir_eval.cli.first_stage:FUSE", "Make one TREC run of several."),

@@ -72,7 +72,7 @@ def render_html(report: Report, *, footer: ReportFooter = NO_FOOTER) -> str:
     rows = [row for section in report.sections for row in section.rows]
     data = base64.b64encode(render_json(report).encode()).decode()
     page = (
-        _environment()
+        environment_of_reports()
         .get_template("templates/evaluation.html")
         .render(
             report=report,
@@ -210,7 +210,8 @@ def _rendered(
 
 
 @cache
-def _environment() -> Environment:
+def environment_of_reports() -> Environment:
+    """Templates of this package, with the look of the project's other reports."""
     # The frame of the page and its look are those of the project's other reports.
     made = environment("beir_eval")
     # The drawings are our own, and all text in them is escaped.
