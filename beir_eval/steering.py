@@ -64,7 +64,7 @@ class Wish:
             rubric=Rubric(criteria=(Criterion(name=TOPIC),)),
         )
         asks = Member(persona=Persona(name=_PEOPLE[self.wanted]), rubric=self.rubric(50))
-        return Team(members=(library.member("NLP scientist"), reader, asks))
+        return Team(members=(library.nlp_scientist(), reader, asks))
 
 
 @dataclass(frozen=True, slots=True)

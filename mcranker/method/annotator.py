@@ -60,7 +60,7 @@ class ScorePrompt:
         config = session.config
         self.answer = answer or config.scoring_class(config, session.prompts, rubric)
         about = {"query": session.query.text, "answer": Own(self.answer.instruction)}
-        step = "one label" if self.answer.labels else str(config.scale // 5 or 1)
+        step = "one label" if self.answer.labels else str(2 * config.scale // 5 or 1)
         self.template = template.bind({**about, "k": str(config.scale), "step": step})
         self.in_markers = "passage_text" not in template.placeholders
 

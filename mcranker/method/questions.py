@@ -69,7 +69,7 @@ class QuestionSheet:
         levels = {place: text for place, text in described if text != str(place)}
         values = {
             "query": session.query.text,
-            "task": Own(_text(self._task(str(last // 5 or 1)))),
+            "task": Own(_text(self._task(str(2 * last // 5 or 1)))),
             "criteria": self._criteria,
             "judges": Own("\n\n".join(self._judges_in_words(entries))),
             "by_criterion": self._by_criterion,
@@ -96,7 +96,7 @@ class QuestionSheet:
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
         """The task, for models that are asked typed questions."""
-        return self._task("one level")
+        return self._task("two levels")
 
     @property
     def _by_criterion(self) -> str:

@@ -139,8 +139,7 @@ class CriterionScoring(Scoring):
         assert rubric is not None, "needs_rubric"
         self._weights = [criterion.weight for criterion in rubric.criteria]
         count = len(self._weights)
-        values = {"k": str(config.scale), "step": str(config.scale // 5 or 1)}
-        self._take(prompts, "answer_per_criterion", **values, criteria_count=str(count))
+        self._take(prompts, "answer_per_criterion", k=str(config.scale), criteria_count=str(count))
         self.schema = criterion_scores_schema(count, config.scale)
 
     def read(self, reply: ChatReply) -> Score:

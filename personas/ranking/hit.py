@@ -27,7 +27,6 @@ from personas.ranking.types import (
 from personas.schema import Member
 
 if TYPE_CHECKING:
-    from personas.ranking.record import RankingRecord
     from personas.ranking.suspicions import Suspicion
 
 _LARGEST = 2**63 - 1
@@ -166,7 +165,7 @@ class Hit:
     reasons: Annotated[Mapping[str, Reason], IF_ANY] = field(default_factory=_nothing)
     title: str = NOT_STORED
     text: str = NOT_STORED
-    ranking: RankingRecord = field(init=False, compare=False)
+    ranking: Any = field(init=False, compare=False)  # the `RankingRecord` that it is of
 
     @classmethod
     def of(
@@ -254,7 +253,8 @@ class Hit:
     @property
     def suspicions(self) -> tuple[Suspicion, ...]:
         """Signs that the passage was written to be ranked high."""
-        return self.ranking._suspicions_of(self.title, self.text)
+        found: tuple[Suspicion, ...] = self.ranking._suspicions_of(self.title, self.text)
+        return found
 
     # What it got
 
@@ -304,12 +304,14 @@ class Hit:
     @property
     def rank_of_all(self) -> int | None:
         """Rank by the arithmetic of `rank_without` with all personas; None without a score."""
-        return self.ranking._leave_one_out.get(self.rank, (None, {}))[0]
+        rank: int | None = self.ranking._leave_one_out.get(self.rank, (None, {}))[0]
+        return rank
 
     @property
     def rank_without(self) -> Mapping[str, int]:
         """Persona -> rank without that persona; empty without a score, or another persona."""
-        return self.ranking._leave_one_out.get(self.rank, (None, {}))[1]
+        ranks: Mapping[str, int] = self.ranking._leave_one_out.get(self.rank, (None, {}))[1]
+        return ranks
 
     @property
     def effects(self) -> Mapping[str, int]:
@@ -341,7 +343,8 @@ class Hit:
 
         None where the final score is not made of both.
         """
-        return self.ranking._shares.get(self.rank)
+        shares: tuple[float, float] | None = self.ranking._shares.get(self.rank)
+        return shares
 
     @property
     def formula(self) -> str:

@@ -15,7 +15,7 @@ from tests.support.scripted import scripted
 
 OWN = tuple(str(Path(str(package.__file__)).parent) for package in (mcranker, personas))
 TEAM = ["Ann", "Ben"]
-FUNCTIONS, FILES, CALLS_A_SCORE = 154, 28, 42.5  # what is reached; lower them with the code
+FUNCTIONS, FILES, CALLS_A_SCORE = 155, 28, 42.5  # what is reached; lower them with the code
 
 
 def calls_of_a_rank(passages: int) -> Counter[CodeType]:

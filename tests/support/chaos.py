@@ -168,6 +168,8 @@ class Chaos:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.read())
         first = next(turn["content"] for turn in body["messages"] if turn["role"] == "user")
+        if isinstance(first, list):  # divided for the prompt cache
+            first = "".join(part["text"] for part in first)
         told = json.dumps([body.get("system"), body["messages"]])
         prompt = hashlib.sha256(told.encode()).hexdigest()
         luck = random.Random(f"{self._seed} {prompt} {self._times_seen[prompt]}")

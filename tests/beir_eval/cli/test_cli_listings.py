@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from beir_eval.cli.group import cli
 from beir_eval.data.catalogue import CATALOGUE
+from beir_eval.data.datasets import COLLECTIONS
 from beir_eval.experiment.suite import load_suite, shipped_suites, suite_text
 
 OWN = """
@@ -78,7 +79,7 @@ def records() -> dict[str, Any]:
 def test_everything_that_can_be_named(home: Path) -> None:
     found = records()
 
-    assert list(found) == ["mini", *CATALOGUE]
+    assert list(found) == [*COLLECTIONS, *CATALOGUE]
     assert found["touche"] == {
         "name": "touche",
         "title": "Touché 2020",

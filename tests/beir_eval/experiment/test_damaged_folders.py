@@ -26,7 +26,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("beir-eval", "report", "o"),
     ("beir-eval", "report", "o", "--measure", "R@5"),
     ("mcranker", "compare", DIRECT, TEAM),
-    ("mcranker", "compare", TEAM, "first-stage", "--measure", "R@2", "--output", "json"),
+    ("mcranker", "compare", TEAM, DIRECT, "--measure", "R@2", "--output", "json"),
     ("personas", "report", "o", "--out", "pages"),
     (*RUN, "mcranker"),
     (*RUN, "direct", "--measures", "R@5"),
