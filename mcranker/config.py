@@ -327,22 +327,23 @@ class RankerConfig(BaseModel):
             fields = dict(each for each in fields.items() if each not in former)
         return type(self)(**{**fields, **options})
 
-    def for_model(self, capabilities: Capabilities, *, team: bool = False) -> Self:
-        """This configuration with the defaults for encoders, but for fields that are set.
-
-        Encoders are asked by criterion, which takes no more calls.
-        """
+    def for_model(self, capabilities: Capabilities) -> Self:
+        """This configuration with the defaults for typed questions, but for fields that are set."""
         chosen: dict[str, Any] = {}
         if not capabilities.prompts and "scoring" not in self.model_fields_set:
             chosen["scoring"] = "expected"
         many = self.scoring == "per_criterion" and capabilities.max_questions > 0
         asks = not capabilities.prompts or self.passages_per_call is not None or many
         if asks and self.questions is None:
-            by_criterion = self.scoring_class.needs_rubric or (
-                team and not capabilities.reasons and self.criteria != "none"
-            )
+            by_criterion = self.scoring_class.needs_rubric
             chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
-        return self.replaced(chosen)
+        config = self.replaced(chosen)
+        if config.questions == "per_criterion" and not capabilities.reasons:
+            raise ConfigError(
+                "an encoder does not read criteria, so it cannot be asked by them; leave "
+                'questions="per_criterion" or scoring="per_criterion" out, or name another model'
+            )
+        return config
 
     def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> Self:
         """This configuration with the library's personas and rubrics, where no model writes any."""

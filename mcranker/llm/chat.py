@@ -57,11 +57,11 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """The persona a question is answered as, and name, description and weight of its criteria."""
+    """The persona a question is answered as, and a person's instruction; for judges of meaning."""
 
     name: str
     description: str = ""
-    criteria: tuple[tuple[str, str, float], ...] = ()
+    instruction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +248,7 @@ class Capabilities:
         reasons: it weighs what a passage says; if not, it compares meanings, as an encoder does.
         statistics: its answers depend on `State.statistics`.
         continuation_logprobs: probabilities of the tokens of a given text can be read.
-        instructions: a `Judge` without a name and with one criterion is an instruction to it, as
-            some rerank services take one.
+        instructions: it takes a `Judge.instruction`, as some rerank services do.
     """
 
     json_schema: bool = False

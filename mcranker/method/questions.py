@@ -44,7 +44,7 @@ class QuestionSheet:
         self._session = session
         self._levels = _levels(session)
         self._criteria = rubrics_as_text(members, session.prompts)["criteria"]
-        self._judge = _judge_of("", "", [each for one in members for each in _criteria(one)])
+        self._judge = Judge("", instruction=session.config.instruction)
         self._has_criteria = any(map(_criteria, members))
 
     def ask(
@@ -171,13 +171,12 @@ class TypedQuestions(QuestionSheet):
         if entry.criterion is not None:
             prompt, number = "typed_criterion", entry.criterion + 1
             name, criterion = f"{name}_criterion_{number}", criteria[entry.criterion]
-            criteria = (criterion,)
             values |= {"criterion": f"criterion {number}", "judge": judge}
             if alone:
                 explained = f": {criterion.description}" if criterion.description else ""
                 values["criterion"] = f"{criterion.name}{explained}"
                 values["judge"] = Own(f"{self._session.prompts.cleaner.line(member.name)},")
-        by = _judge_of(member.name, member.persona.description, criteria)
+        by = Judge(member.name, member.persona.description, self._session.config.instruction)
         return self._worded(name, prompt, values, passage, by)
 
 
@@ -188,7 +187,7 @@ class RelevanceQuestions(QuestionSheet):
         super().__init__((), session)
         self.turns = ()
         instruction = session.config.instruction
-        self._by = Judge("", criteria=((instruction, "", 100.0),)) if instruction else None
+        self._by = Judge("", instruction=instruction) if instruction else None
 
     def _question(self, entry: Entry, passage: str, *, alone: bool) -> Question:
         return Question(passage, "", passage=passage, judge=self._by)
@@ -196,11 +195,6 @@ class RelevanceQuestions(QuestionSheet):
 
 def _criteria(member: Member) -> tuple[Criterion, ...]:
     return tuple(member.rubric.criteria) if member.rubric else ()
-
-
-def _judge_of(name: str, description: str, criteria: Sequence[Criterion]) -> Judge:
-    listed = ((each.name, each.description, float(each.weight)) for each in criteria)
-    return Judge(name, description, tuple(listed))
 
 
 def _levels(session: Session) -> tuple[Option, ...]:

@@ -130,7 +130,7 @@ class PointwiseRanker(JudgeRanker):
 
     def _for_models(self, config: RankerConfig) -> RankerConfig:
         models = self.models
-        config = config.for_model(models.scoring.capabilities, team=self.by_personas)
+        config = config.for_model(models.scoring.capabilities)
         return config.for_writers(models.recruiter.capabilities, models.criteria.capabilities)
 
     def _check_models(self) -> None:

@@ -169,6 +169,8 @@ class RankingRecord(Sequence[Hit]):
         rows = [self.rows_of_calls(), self.rows_of_calls(reused=True)]
         by_stage, reused = adapter(list[list[Calls]]).dump_python(rows, mode="json")
         sums = adapter(Usage).dump_python(self.usage, mode="json")
+        if any(member.rubric for member in self.members):
+            form["criteria_used"] = self.criteria_used
         form["usage"] = {**sums, "cost": self.cost, "by_stage": by_stage, "reused": reused}
         return form
 
@@ -276,6 +278,11 @@ class RankingRecord(Sequence[Hit]):
         """Recruits that lack, because fewer were named than asked for."""
         size = self.config.get("team_size")
         return max(0, size - len(self.members)) if self.team and isinstance(size, int) else 0
+
+    @property
+    def criteria_used(self) -> bool:
+        """True if the judge reads the team's criteria; an encoder does not."""
+        return not self.weak_judge and any(member.rubric for member in self.members)
 
     @property
     def judge_note(self) -> str:

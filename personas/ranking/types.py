@@ -23,7 +23,7 @@ Number = Annotated[
 _AS_MARKED = ConfigDict()
 
 WeakJudge = Literal["", "encoder"]
-"""Why the model that judged is weak: an encoder compares meaning and does not reason."""
+"""Why the model that judged is weak: an encoder compares meaning, and reads no criteria."""
 
 ASSESSOR = "(assessor)"
 """The name under which the assessor's own missing scores are listed."""
@@ -206,4 +206,7 @@ def judge_note(weak: WeakJudge, model: str = "") -> str:
     if not weak:
         return ""
     by = f"{model}, " if model else ""
-    return f"Judged by {by}an encoder: compares meaning, does not reason."
+    return (
+        f"Judged by {by}an encoder: it compares meaning, does not reason and does not read "
+        "criteria; with a model that reasons they decide."
+    )

@@ -1,6 +1,6 @@
 """A judge that compares meaning: typed questions answered by how near texts are, and by words.
 
-It does not reason, writes nothing, and follows no instruction in any text.
+It does not reason, writes nothing, reads no criteria, and follows no instruction in any text.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ from personas.ranking.usage import Usage
 
 CHOICE_WIDTH = 0.05  # difference of similarity that makes an option less likely by a factor of e
 COVER_SHARE = 0.5  # weight of shared words beside meaning
-QUERY_SHARE = (
-    0.5  # of the query beside name and criteria; with less, teams rank worse than it alone
-)
+QUERY_SHARE = 0.5  # of the query beside a persona; with less, teams rank worse than it alone
 WINDOW_WORDS = 100  # of the windows of a long passage
 LONG = 400  # words from which on a passage is read in windows too: the encoder reads some 180
 _WORD = re.compile(r"\S+")
 MAX_QUESTIONS = 10_000  # in one request; bounds its memory
-_VERSION = 2  # another number where answers change, so that the ledger asks again
+_VERSION = 3  # another number where answers change, so that the ledger asks again
 
 
 class EncoderJudge:
@@ -89,22 +87,15 @@ def windows(text: str) -> list[str]:
 
 def views(judge: Judge | None, query: str) -> list[tuple[str, float]]:
     """The query as a judge sees it: texts, and their shares in the similarity."""
-    by_judge: list[list[tuple[str, float]]] = []
+    by_judge = []
     if judge is not None and judge.name:
-        by_judge.append([(f"{judge.name}: {query}", 1.0)])
-    criteria = judge.criteria if judge is not None else ()
-    if total := math.fsum(weight for _, _, weight in criteria):
-        by_judge.append(
-            [
-                (f"{query} ({': '.join(filter(None, (name, description)))})", weight / total)
-                for name, description, weight in criteria
-                if weight
-            ]
-        )
+        by_judge.append(f"{judge.name}: {query}")
+    if judge is not None and judge.instruction:
+        by_judge.append(f"{query} ({judge.instruction})")
     if not by_judge:
         return [(query, 1.0)]
     rest = (1 - QUERY_SHARE) / len(by_judge)
-    return [(query, QUERY_SHARE), *((text, rest * share) for text, share in chain(*by_judge))]
+    return [(query, QUERY_SHARE), *((text, rest) for text in by_judge)]
 
 
 class _Reading:

@@ -121,8 +121,8 @@ def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -
     told = ""
     for question in request.questions:
         judge = question.judge or Judge("")
-        by_persona = bool(judge.name) or len(judge.criteria) > bool(form.instruction)
-        told = "" if by_persona or not judge.criteria else judge.criteria[0][0]
+        told = judge.instruction
+        by_persona = bool(judge.name or (told and not form.instruction))
         if question.kind == "choice" or by_persona or question.passage not in state.passages:
             raise UnsupportedCapability(
                 f"{name} gives the relevance of a passage, by no persona's view, and cannot answer "

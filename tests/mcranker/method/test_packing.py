@@ -20,6 +20,7 @@ from mcranker import (
     ContentRefused,
     ContextTooLong,
     DirectRanker,
+    Judge,
     MCRanker,
     Member,
     ModelError,
@@ -125,8 +126,7 @@ def test_one_passage_and_its_questions_hold_all_that_is_needed() -> None:
     assert "Judge as Nurse\n1. Nurse 1 (weight 75%)" in first.text
     assert "2. Nurse 2 (weight 25%): How Nurse 2." in first.text
     assert "Parent" not in first.text
-    assert first.judge is not None
-    assert first.judge.criteria[1] == ("Nurse 2", "How Nurse 2.", 25.0)
+    assert first.judge == Judge("Nurse", "Nurse, described.")
     assert [level.name for level in first.levels] == LEVELS
     assert first.top == 10
 
@@ -230,9 +230,8 @@ def test_what_stays_without_an_answer_is_missing_and_says_why() -> None:
 
 def test_by_criterion_answers_are_combined_by_the_weights() -> None:
     def judge(text: str, question: Question) -> Answer:
-        assert question.judge is not None
-        ((name, _, _),) = question.judge.criteria
-        return Answer(8.0 if name.endswith("1") else 4.0, 0.5 if name.endswith("1") else 0.25)
+        first = question.name.endswith("criterion_1")
+        return Answer(8.0 if first else 4.0, 0.5 if first else 0.25)
 
     for n in (1, 2):
         judging = Judging(judge)

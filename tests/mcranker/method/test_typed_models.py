@@ -96,18 +96,11 @@ def test_what_it_cannot_do_is_refused_before_any_call(options: dict[str, Any], s
     assert not typed.asked
 
 
-def test_an_encoder_is_asked_by_criterion_unless_told_otherwise() -> None:
-    encoder = Capabilities(prompts=False, reasons=False, max_questions=100)
-    cases: tuple[tuple[dict[str, Any], str], ...] = (
-        ({}, "per_criterion"),
-        ({"questions": "per_persona"}, "per_persona"),
-        ({"criteria": "none"}, "per_persona"),
-    )
-    for options, asked in cases:
-        with MCRanker(model=Typed(capabilities=encoder).model, **options) as ranker:
-            assert ranker.config.questions == asked
+def test_an_encoder_is_asked_by_persona_and_without_the_first_stage() -> None:
+    encoder = Typed(capabilities=Capabilities(prompts=False, reasons=False, max_questions=100))
+    for make in (MCRanker, DirectRanker):
+        with make(model=encoder.model) as ranker:
+            assert ranker.config.questions == "per_persona"
             assert ranker.config.first_stage_weight == 0
-    with MCRanker(model=Typed().model) as ranker:
-        assert ranker.config.questions == "per_persona"
-    with DirectRanker(model=Typed(capabilities=encoder).model) as direct:
-        assert direct.config.questions == "per_persona"
+    with pytest.raises(ConfigError, match="does not read criteria"):
+        MCRanker(model=encoder.model, scoring="per_criterion")

@@ -152,7 +152,7 @@ def test_whatever_makes_a_typed_question_takes_part() -> None:
         dataclasses.replace(plain, passage="p1"),
         dataclasses.replace(plain, judge=Judge("Nurse")),
         dataclasses.replace(plain, judge=Judge("Nurse", "kind")),
-        dataclasses.replace(plain, judge=Judge("Nurse", criteria=(("Safe", "", 100.0),))),
+        dataclasses.replace(plain, judge=Judge("Nurse", instruction="Safe ones.")),
     ]
     states = [
         STATE,

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 QUERY = "masks against viruses"
 NEAR, FAR = "which masks help against viruses", "how bread is baked"
 STATE = State(QUERY, {"near": NEAR, "far": FAR})
-NURSE = Judge("Nurse", "A kind one", (("Safe", "For all.", 60.0), ("Cheap", "", 40.0)))
+NURSE = Judge("Nurse", "A kind one", "Prefer reviews.")
 
 
 @pytest.fixture(autouse=True)
@@ -88,18 +88,12 @@ def test_a_scale_is_its_models_and_without_one_a_cosine_is_the_relevance(
     assert score(similar, None, by_name(SIMILARITIES, spec)) == pytest.approx(expected)
 
 
-def test_a_judge_sees_the_query_itself_and_by_its_name_and_its_criteria() -> None:
-    safe, cheap = f"{QUERY} (Safe: For all.)", f"{QUERY} (Cheap)"
-    assert views(NURSE, QUERY) == [
-        (QUERY, 0.5),
-        (f"Nurse: {QUERY}", 0.25),
-        (safe, pytest.approx(0.25 * 0.6)),
-        (cheap, pytest.approx(0.25 * 0.4)),
-    ]
+def test_a_judge_sees_the_query_itself_and_by_its_name_and_an_instruction() -> None:
+    told = f"{QUERY} (Prefer reviews.)"
+    assert views(NURSE, QUERY) == [(QUERY, 0.5), (f"Nurse: {QUERY}", 0.25), (told, 0.25)]
     assert views(Judge("Nurse"), QUERY) == [(QUERY, 0.5), (f"Nurse: {QUERY}", 0.5)]
     assert views(None, QUERY) == [(QUERY, 1.0)]
-    unnamed = Judge("", "", (("Safe", "", 100.0), ("Cheap", "", 0.0)))
-    assert views(unnamed, QUERY) == [(QUERY, 0.5), (f"{QUERY} (Safe)", 0.5)]
+    assert views(Judge("", instruction="Prefer reviews."), QUERY) == [(QUERY, 0.5), (told, 0.5)]
 
 
 def expected(passage: str, *seen: tuple[str, float], statistics: bool = True) -> float:
@@ -203,18 +197,23 @@ def test_a_whole_ranking_by_default_prefers_the_meaning_to_the_order() -> None:
     assert len(ranking.team.members) == 3
     assert ranking.usage.calls == 3  # one to recruit, and one a passage for the whole team
     assert not ranking.missing
-    assert ranking.config["questions"] == "per_criterion"
+    assert ranking.config["questions"] == "per_persona"
     assert ranking.config["first_stage_weight"] == 0
-    assert ranking[0].criteria.keys() == ranking[0].scores.keys()
 
 
-def test_edited_weights_and_descriptions_move_scores() -> None:
-    def scores(description: str, weight: float) -> dict[str, float | None]:
-        first = Criterion(name="Safe", description=description, weight=weight)
-        criteria = [first, Criterion(name="Cheap", description="Costs little.", weight=40)]
-        member = Member(persona=Persona(name="Nurse"), rubric=Rubric(criteria=criteria))
-        return {hit.doc_id: hit.score for hit in ranked(DOCS, team=Team(members=(member,)))}
+def test_criteria_are_not_read_and_nothing_shows_one() -> None:
+    def of(*criteria: str) -> Ranking:
+        rubric = Rubric(criteria=[Criterion(name=name) for name in criteria]) if criteria else None
+        member = Member(persona=Persona(name="Nurse"), rubric=rubric)
+        return ranked(DOCS, team=Team(members=(member,)), criteria="library")
 
-    before = scores("For children.", 60)
-    for changed in (scores("For children.", 10), scores("For nurses.", 60)):
-        assert all(changed[name] != before[name] for name in ("near", "half"))
+    bananas, safe = of("Bananas"), of("Safe", "Cheap")
+    assert bananas.run == safe.run
+    assert not any(hit.criteria for hit in bananas)
+    assert "does not read criteria" in bananas.judge_note
+    assert bananas.to_dict()["criteria_used"] is False
+    assert "criteria_used" not in of().to_dict()
+    with pytest.raises(ConfigError, match="does not read criteria"):
+        ranked(DOCS, questions="per_criterion")
+    told = ranked(DOCS, team=safe.team, instruction="how bread is baked")
+    assert told.run != safe.run  # an instruction is read

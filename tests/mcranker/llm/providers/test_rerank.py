@@ -196,7 +196,7 @@ def test_names_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_instruction_is_sent_where_the_protocol_has_one() -> None:
-    asked = question(judge=Judge("", criteria=(("Prefer reviews.", "", 100.0),)))
+    asked = question(judge=Judge("", instruction="Prefer reviews."))
     body = rerank.rerank_body(asked, "m", rerank.FORMS["rerank"], "rerank:m")
     assert body["instruction"] == "Prefer reviews."
     assert "instruction" not in rerank.rerank_body(REQUEST, "m", rerank.FORMS["rerank"], "rerank:m")
