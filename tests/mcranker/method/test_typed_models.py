@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcranker import DirectRanker, MCRanker
-from mcranker.errors import UnsupportedCapability
+from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Question
 from mcranker.llm.scripted import ScriptedChat
 from personas import Criterion, Member, Persona, Rubric
