@@ -27,7 +27,7 @@ _THEN = """
 A person then gave the second judge one more criterion, with half of the weight:
 "{wish}". The new scores are recorded too. What moved:"""
 _NEXT = """
-With a model of yours:  mcranker rank "{query}" --docs examples/masks.jsonl --model openai:NAME
+With a model of yours:  mcranker rank "{query}" --docs FILE --model openai:NAME
 How good a ranker is:   beir-eval run smoke"""
 
 

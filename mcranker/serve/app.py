@@ -437,9 +437,10 @@ class _Service:
 
     async def _ledgers_answer(self) -> bool:
         try:
-            for store in self._stores.values():
-                await store.claim_many(())
-        except LedgerError:
+            with anyio.fail_after(_LEDGER_SECONDS):
+                for store in self._stores.values():
+                    await store.claim_many(())
+        except (LedgerError, TimeoutError):
             return False
         return True
 

@@ -312,6 +312,42 @@ def test_a_chat_model_answers_all_questions_in_one_reply() -> None:
     assert message.content.count(">>>") == 11  # the query, and ten passages between markers
 
 
+def test_a_criterion_that_is_asked_for_alone_is_named() -> None:
+    asked: list[str] = []
+
+    def answer(request: ChatRequest) -> str:
+        asked.append(request.messages[0].content)
+        return '{"1": [7, 99], "2": [3, 4]}' if len(asked) == 1 else '{"1": 6}'
+
+    team = Team(members=(TEAM.members[0],))
+    ranker = MCRanker(
+        team=team, model=ScriptedChat(answer), questions="per_criterion", passages_per_call=2
+    )
+    ranking = ranker.rank("masks", ["text 1", "text 2"])
+    assert "its score by Judge 1 on criterion 2, an integer" in asked[1]
+    assert {"Nurse 1": 7.0, "Nurse 2": 6.0} in [hit.criteria["Nurse"] for hit in ranking]
+
+
+@pytest.mark.parametrize(("team", "passages"), [(1, 7), (3, 20), (3, 91)])
+def test_packs_are_estimated_and_dealt_evenly(team: int, passages: int) -> None:
+    sizes: list[int] = []
+
+    def answer(request: ChatRequest) -> str:
+        assert request.schema is not None
+        numbers = request.schema.schema["properties"]
+        sizes.append(len(numbers))
+        return json.dumps({each: [5, 5, 5] if team == 3 else 5 for each in numbers})
+
+    members = Team(members=TEAM.members[:team])
+    options: dict[str, Any] = {"team": members, "passages_per_call": 10 if team == 3 else 3}
+    docs = [f"text {number}" for number in range(passages)]
+    with MCRanker(model=ScriptedChat(answer), ledger=None, **options) as ranker:
+        estimate = ranker.estimate("masks", docs)
+        assert not ranker.rank("masks", docs).missing
+    assert estimate.calls == len(sizes) == -(-passages // options["passages_per_call"])
+    assert max(sizes) - min(sizes) <= 1
+
+
 def test_what_a_reply_leaves_out_is_asked_for_alone() -> None:
     calls: list[str] = []
 
