@@ -64,6 +64,7 @@ class Judge:
     name: str
     description: str = ""
     instruction: str = ""
+    criteria: int = 0  # of a team, in the question's words
 
 
 @dataclass(frozen=True, slots=True)

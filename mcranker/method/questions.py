@@ -39,12 +39,15 @@ class QuestionSheet:
 
     by_persona = False
 
-    def __init__(self, members: Sequence[Member], session: Session) -> None:
+    def __init__(
+        self, members: Sequence[Member], session: Session, *, of_team: bool = False
+    ) -> None:
         self.entries: Sequence[Entry] = [Entry(0)]
         self._session = session
         self._levels = _levels(session)
         self._criteria = rubrics_as_text(members, session.prompts)["criteria"]
-        self._judge = Judge("", instruction=session.config.instruction)
+        read = sum(len(_criteria(each)) for each in members) if of_team else 0
+        self._judge = Judge("", instruction=session.config.instruction, criteria=read)
         self._has_criteria = any(map(_criteria, members))
 
     def ask(
