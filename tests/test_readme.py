@@ -1,7 +1,11 @@
-"""Blocks of the README, the tutorial and the page on answers, run in order in an empty folder."""
+"""Blocks of pages, run in order in an empty folder.
+
+A block that begins with "# needs" (a key, a server, data) is not run.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -24,7 +28,14 @@ from tests.support.commands import call
 from tests.support.loopback import deaf_port, serve_in_thread
 
 ROOT = Path(__file__).parents[1]
-README, TUTORIAL, RAG = (ROOT / name for name in ("README.md", "docs/tutorial.md", "docs/rag.md"))
+README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
+RUN = [
+    README,
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ["tutorial", "rag", "serve", "calls", "scale", "security"]
+    ),
+]
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 SECONDS = 120  # after which a block counts as stuck
 # Lines of our commands alone, with nothing for a shell to do.
@@ -45,7 +56,7 @@ def model() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.local_model
-@pytest.mark.parametrize("page", [README, TUTORIAL, RAG], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 @pytest.mark.filterwarnings("ignore")
 def test_the_blocks_run_in_order(
     page: Path, model: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -59,6 +70,8 @@ def test_the_blocks_run_in_order(
     with deaf_port() as port:
         pass  # free again, for the service
     for language, content in blocks(page):
+        if content.startswith("# needs "):
+            continue
         match language:
             case "text":
                 assert_shown(content, output)
@@ -74,6 +87,8 @@ def test_the_blocks_run_in_order(
                 with patch.dict(os.environ, given, clear=True), redirect_stdout(StringIO()) as said:
                     exec(compile(content, page.name, "exec"), {"__name__": "__main__"})
                 output = said.getvalue()
+            case "json":
+                assert json.loads(content)
             case "toml":
                 (tmp_path / "mine.toml").write_text(content, "utf-8")
             case _:
@@ -121,7 +136,7 @@ def assert_shown(shown: str, output: str) -> None:
 
 def test_the_extras_of_install_lines_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    texts = "".join(page.read_text("utf-8") for page in (README, TUTORIAL, RAG))
+    texts = "".join(page.read_text("utf-8") for page in RUN)
     named = {name for found in INSTALLED.findall(texts) for name in found.split(",")}
     assert named
     assert named <= extras["optional-dependencies"].keys()
