@@ -21,11 +21,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from click import Context
 
 from mcranker.rankers.keys import keys_of
 from personas import Team, load
 from tests.mcranker.cli.test_cli_process import environment, reply
-from tests.support.commands import call
+from tests.support.commands import COMMANDS, call
 from tests.support.loopback import deaf_port, serve_in_thread
 
 ROOT = Path(__file__).parents[1]
@@ -140,6 +141,19 @@ def test_the_extras_of_install_lines_exist() -> None:
     named = {name for found in INSTALLED.findall(texts) for name in found.split(",")}
     assert named
     assert named <= extras["optional-dependencies"].keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_verbs_and_flags_of_blocks_exist(page: Path) -> None:
+    text = "".join(text for kind, text in blocks(page) if kind in ("", "sh"))
+    for line in re.findall(
+        r"^(?:mcranker|beir-eval|personas) [a-z].*", text.replace("\\\n", ""), re.MULTILINE
+    ):
+        program, verb, *words = shlex.split(line, comments=True)
+        command = COMMANDS[program].get_command(Context(COMMANDS[program]), verb)
+        assert command
+        known = {"--help", *(flag for each in command.params for flag in each.opts)}
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, line
 
 
 def test_the_readmes_options_exist() -> None:
