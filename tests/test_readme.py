@@ -73,7 +73,7 @@ def test_the_blocks_run_in_order(
             case "text":
                 assert_shown(content, output)
             case "sh":
-                lines = INSTALLED.sub("", content).replace("8080", str(port))
+                lines = INSTALLED.sub("", content).replace("8080", str(port)).replace("\\\n", "")
                 hosted = model if "openai:" in lines else {}
                 if OWN.fullmatch(lines):
                     with patch.dict(os.environ, given | hosted, clear=True):
