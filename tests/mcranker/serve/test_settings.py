@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,15 @@ def _file(folder: Path, text: str) -> Path:
     path = folder / "serve.toml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_the_file_of_the_guide_is_read_and_shows_the_default_limits(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "serve.md").read_text("utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    found = load_settings(_file(tmp_path, text.replace("sha256:...", hash_key(KEY))))
+    assert found.limits == Limits()
+    assert set(re.findall(r"^(\w+) =", text, re.MULTILINE)) >= Limits.model_fields.keys()
+    assert [ranker.name for ranker in found.rankers] == ["default", "quick"]
 
 
 def test_a_file_is_read_and_its_files_are_found_beside_it(tmp_path: Path) -> None:
