@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from mcranker import ConfigError, MCRanker
-from mcranker.cli.demo import QUERY, WISH, passages, rankings, recorded
 from mcranker.cli.group import cli
+from mcranker.demo import QUERY, WISH, passages, rankings, recorded
 from mcranker.llm.recording import RECORDED
 from tests.support.scripted import scripted
 
