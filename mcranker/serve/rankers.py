@@ -32,6 +32,7 @@ from mcranker.serve.requests import RankRequest, RerankRequest
 from mcranker.serve.results import discreet, public_name
 from mcranker.serve.settings import GRACE, Limits, RankerSettings, Settings
 from personas import PersonasError, Team, library
+from personas.errors import fault
 from personas.ranking.types import Passage, Query, judge_note
 
 if TYPE_CHECKING:
@@ -331,4 +332,4 @@ def team_of(value: object) -> Team:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part)[:60] for part in ("team", *first["loc"]))
-        raise Problem("invalid", f"options: {where}: {first['msg']}") from error
+        raise Problem("invalid", f"options: {fault(first, where)}") from error

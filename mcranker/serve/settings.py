@@ -19,7 +19,7 @@ from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.rag.config import PipelineConfig, Preset, own_keys
 from mcranker.rankers.keys import check_names, keys_of, located, read_options, read_toml
-from personas.errors import shown
+from personas.errors import fault, shown
 
 if TYPE_CHECKING:
     from mcranker.rag.pipeline import RAGPipeline
@@ -51,11 +51,8 @@ class _Form(BaseModel):
             else:
                 return
             where = ".".join(str(part)[:100] for part in first["loc"])
-            if first["type"] == "value_error":
-                raise ConfigError(str(first["ctx"]["error"]))
-            if first["type"] == "extra_forbidden":
-                raise ConfigError(f"there is no key {where!r}; see docs/serve.md for all")
-            raise ConfigError(f"{where}={shown(first['input'])}: {first['msg']}")
+            hint = "; see docs/serve.md for all" if first["type"] == "extra_forbidden" else ""
+            raise ConfigError(f"{fault(first, where)}{hint}")
 
 
 class Limits(_Form):

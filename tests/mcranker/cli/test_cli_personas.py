@@ -126,7 +126,7 @@ def test_validate_lists_every_problem() -> None:
         "bad.yaml:3: members[0].rubrik: unknown key; did you mean 'rubric'?",
         "bad.yaml:4: members[1].persona.name: is missing; add it",
         "bad.yaml:4: members[1].persona.nam: unknown key; did you mean 'name'?",
-        "bad.yaml:5: locked: Input should be a valid boolean, got 3",
+        "bad.yaml:5: locked: must be true or false, not 3",
         "good.yaml: team of 1 member, locked",
         "rubric.yaml: rubric of 1 criterion",
         "member.yaml: member 'Nurse', 2 criteria",
