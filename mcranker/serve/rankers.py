@@ -199,7 +199,7 @@ class ServedRanker:
 
     def _made(self, options: Mapping[str, Any]) -> Ranker:
         base = self.ranker
-        chosen: dict[str, Any] = {**self.settings.options, **options}
+        chosen: dict[str, Any] = {**self.settings.arguments, **options}
         if "team" in options:
             chosen["team"] = team_of(options["team"])
         kept = {name: value for name, value in chosen.items() if name not in _OF_MODELS}
@@ -219,7 +219,7 @@ class ServedRankers:
         self.all: list[ServedRanker] = []
         for each in settings.rankers:
             make: Callable[..., Ranker] = RANKERS.get(each.ranker)
-            ranker = make(**each.options)
+            ranker = make(**each.arguments)
             slots = ranker.models.scoring.capabilities.prefix_slots or limits.rankings
             # Rankings that take turns would drive out each other's prompt prefixes.
             places = Places(limits, min(limits.rankings, slots))
