@@ -71,8 +71,8 @@ def test_show_a_team_says_what_a_person_edited() -> None:
     facts = f"3 members, digest {team.digest}, locked: nothing is recruited or rewritten"
     assert page.startswith(f"best masks\n{facts}\n\n")
     assert "\nNurse  recruited by the model\nWears masks all day.\nwhy: She asked.\n━" in page
-    assert "\nMatron  recruited by the model; edited by a person\n" in page
-    assert page.endswith("Doctor  added by a person\nno criteria\n")
+    assert "\nMatron  recruited by the model; edited by hand\n" in page
+    assert page.endswith("Doctor  added by hand\nno criteria\n")
 
 
 def edited_name(member: Member) -> Member:
