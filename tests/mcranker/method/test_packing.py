@@ -277,7 +277,7 @@ def test_a_library_team_is_recruited_by_a_choice() -> None:
     assert ranking.team is not None
     names = [each.name for each in ranking.team.members]
     assert names == ["NLP scientist", "Geneticist", "Clinician"]
-    assert ranking.team.members[1].persona.reason == "Likely to judge it best (probability 0.70)."
+    assert ranking.team.members[1].persona.reason == "Best match for this query (70%)."
     (choice,) = asked[0].questions
     assert (choice.kind, asked[0].state and asked[0].state.query) == ("choice", "masks")
     members = [each for each in library.members() if each.origin != "fixed"]
@@ -419,9 +419,9 @@ def test_an_odd_answer_leaves_only_that_persona_without_a_score(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"questions": "per_query"}, "questions='per_query'"),
-        ({"passages_per_call": 0}, "passages_per_call=0"),
-        ({"passages_per_call": 101}, "passages_per_call=101"),
+        ({"questions": "per_query"}, "questions must be 'per_"),
+        ({"passages_per_call": 0}, "passages_per_call must be at least 1"),
+        ({"passages_per_call": 101}, "passages_per_call must be at most 100"),
         ({"questions": "per_persona", "scoring": "per_criterion"}, 'use questions="per_criterion"'),
         ({"questions": "per_criterion", "criteria": "none"}, 'criteria="none" has none'),
     ],
