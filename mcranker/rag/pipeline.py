@@ -120,8 +120,7 @@ class RAGPipeline(Service):
         if prompts is not None:
             given["prompts"] = prompts
         self.config = PipelineConfig.load(config, **changes)
-        if model is None and answer_model is None:
-            self.config = without_writer(self.config)
+        self.config = without_writer(self.config, answer_model or model)
         self._limits = RankerConfig(**given)
         self._layers = layers = Layers(self._limits, ledger, budget)
         self.ledger, self.budget = layers.ledger, layers.budget
