@@ -428,11 +428,10 @@ def verdict(result: RAGResult) -> list[dict[str, str]]:
         all_of = counted(len(result.all_citations), "citation")
         said.append(("warn", f"{wrong:,} of {all_of} could not be confirmed."))
     if result.kind == "abstained":
-        known = [each.relevance for each in result.passages if each.relevance is not None]
-        best = f" (best relevance: {max(known):.2f})" if known else ""
-        said.append(
-            ("note", f"No passage answers the question{best}. Below is what was looked at.")
-        )
+        found = [each.relevance for each in result.passages if each.relevance is not None]
+        best = f" (best relevance {max(found):.2f})" if found else ""
+        no = f"No passage answers the question{best}; below is what was looked at."
+        said.append(("note", no))
     if result.text and not result.all_citations and result.kind == "answer":
         said.append(("note", "The answer names no passages, so no sentence could be checked."))
     return [{"kind": kind, "sentence": sentence} for kind, sentence in dict.fromkeys(said)]
