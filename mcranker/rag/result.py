@@ -343,7 +343,8 @@ def show_answer(screen: Screen, result: RAGResult) -> None:
     else:
         for line in result.text[:20_000].splitlines():
             screen.words(clipped(line, BOUNDS["text"]))
-    if found := sources(result):
+    found, seen = sources(result), by_relevance(result) if result.kind == "abstained" else ()
+    if found or seen:
         screen.line()
     for passage, cited in found:
         number = f"[{passage.number}] "
@@ -352,7 +353,7 @@ def show_answer(screen: Screen, result: RAGResult) -> None:
         screen.words(Text.assemble((number, "bold cyan"), (name, "bold"), (where, NOTE)), hang=4)
         for _, each in cited[: BOUNDS["rows"]]:
             screen.words(f"“{clipped(each.quote, _QUOTE)}”", indent=len(number))
-    for _, passage in by_relevance(result)[: _LOOKED_AT if result.kind == "abstained" else 0]:
+    for _, passage in seen[:_LOOKED_AT]:
         worth = "" if passage.relevance is None else f"relevance {passage.relevance:.2f}: "
         screen.words(f"{worth}{clipped(passage.title or passage.document, BOUNDS['name'])}")
         screen.words(f"“{clipped(passage.text, _AROUND)}”", indent=4)
