@@ -319,8 +319,8 @@ class RAGPipeline(Service):
 
         Calls are exact as long as replies can be read, a passage is left to answer from, no answer
         has to be shortened, and the number of passages is known: without a query transform, and
-        with BM25 or an embedder in this process. Otherwise as many as there may be are counted, and `Estimate.calls_at_least`
-        counts one passage. Calls for vectors do not count.
+        with BM25 or an embedder in this process. Otherwise as many as there may be are counted, and
+        `Estimate.calls_at_least` counts one passage. Calls for vectors do not count.
 
         Raises:
             InputError: the question is empty, or no text.
