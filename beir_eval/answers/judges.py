@@ -60,6 +60,7 @@ class Answered:
     passages: tuple[str, ...] | None = None  # texts that the writer saw, best first
     retrieved: tuple[str, ...] | None = None  # texts that were found, seen by the writer or not
     citations: tuple[Citation, ...] | None = None  # checked; None for a form without any
+    extract: bool = False  # whether it is sentences of the passages, which quote themselves
     models: frozenset[str] = frozenset()  # that wrote it
 
 
@@ -108,6 +109,8 @@ class AnswerJudge:
     def lack(self, answered: Answered) -> str:
         """Name what the judge needs and the answer has not; empty if it has everything."""
         golden = answered.question.golden_answers or None
+        if answered.extract and "citations" in self.needs:
+            return "quotes that a writer chose"
         for need in self.needs:
             if (golden if need == "golden_answers" else getattr(answered, need)) is None:
                 return need.replace("_", " ").replace("retrieved", "passages")

@@ -87,6 +87,7 @@ def answered_of(result: RAGResult, question: Question | None = None) -> Answered
         passages=tuple(each.text for each in result.context),
         retrieved=tuple(each.text for each in ranked),
         citations=result.all_citations,
+        extract=result.kind == "extract",
         models=frozenset(result.models.values()),
     )
 

@@ -316,7 +316,7 @@ ask = Verb(
         into("--questions", "Many questions: JSONL or TSV with an id.", type=Reads()),
         *option_flags(),
         out(
-            "--no-answer",
+            "--extract",
             "Cite the best sentences instead of writing an answer: no model is asked for one.",
             is_flag=True,
         ),
@@ -337,7 +337,7 @@ ask = Verb(
       mcranker ask "What is NSP?" --docs papers/ --report why.html
       mcranker index papers/ --out papers.index
       mcranker ask "What is NSP?" --index papers.index --preset rebel
-      mcranker ask "What is NSP?" --index papers.index --no-answer \\
+      mcranker ask "What is NSP?" --index papers.index --extract \\
           --ranker setwise --depth 20
       mcranker ask --questions questions.jsonl --index papers.index --out answers.jsonl
 

@@ -146,7 +146,7 @@ def given_pipeline(
         if alone and (others := given.options.keys() - options):
             raise ConfigError(f"{min(others)} is an option of a ranker; name one with --ranker")
     values = {**options, **given.own, "rerank.ranker": ranker}
-    if ctx.params.get("no_answer"):
+    if ctx.params.get("extract"):
         values["answer.style"] = "extract"
     own, changes = divided(values)
     return PipelineConfig.load(config, **changes), own

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from mcranker.encoders.open_encoder import SIMILARITIES, by_name
 from mcranker.encoders.term_coverage import Cover, statistics_of
 from mcranker.errors import BudgetExceeded, ContextTooLong, ModelError, ReplyError
 from mcranker.llm.chat import ChatReply
+from mcranker.llm.local.encoder_judge import score
 from mcranker.method.ask import Asking, text_of
 from mcranker.rag.citations import (
     FEWEST_WORDS,
@@ -20,7 +22,7 @@ from mcranker.rag.citations import (
     sentences_of,
     without_forged,
 )
-from mcranker.rag.config import AnswerStage
+from mcranker.rag.config import FLOOR, AnswerStage
 from mcranker.rag.passages import ChunkLike
 from mcranker.rag.result import SourcePassage
 from mcranker.replies.loose_json import CUT, LONGEST, Unreadable, find, fold, read_object
@@ -257,7 +259,7 @@ async def _extract(
     asking: Asking | None,
     embedder: Embedder | None,
 ) -> Answer:
-    """The sentences of the passages that have most of the question's words and meaning."""
+    """The sentences that an encoder's judge finds most relevant; without vectors, by words."""
     candidates: dict[str, Claim] = {}
     for passage in passages:
         for start, end in _quotable(passage.text):
@@ -272,6 +274,7 @@ async def _extract(
     scores = [cover.of(text) for text in texts] if cover.known else [0.0] * len(texts)
     best = sorted(range(len(claims)), key=lambda place: -scores[place])[:_MOST_EMBEDDED]
     notes: tuple[str, ...] = ()
+    least = 0.0
     if embedder is not None:
         usage = asking.usage if asking else None
         try:
@@ -280,19 +283,21 @@ async def _extract(
         except _FAILURES as error:
             notes = (f"Sentences were chosen by their words: {error}",)
         else:
+            scale = by_name(SIMILARITIES, embedder.name)
             for place, cosine in zip(best, near.tolist(), strict=True):
-                scores[place] += cosine
+                scores[place] = score(cosine, scores[place] if cover.known else None, scale)
             best.sort(key=lambda place: -scores[place])
+            least = FLOOR if stage.abstain else 0.0
     chosen: list[Claim] = []
     words = 0
     for place in best[:EXTRACTS]:
         words += len(texts[place].split())
-        if scores[place] > 0 and (
-            not chosen or stage.max_words is None or words <= stage.max_words
-        ):
+        short = not chosen or stage.max_words is None or words <= stage.max_words
+        if scores[place] > 0 and scores[place] >= least and short:
             chosen.append(claims[place])
     if not chosen:
-        return _abstained("No sentence of the passages is about the question.")
+        below = f": the best has relevance {scores[best[0]]:.2f}, below {least:g}" if least else ""
+        return _abstained(f"No sentence of the passages is about the question{below}.")
     sentences = tuple(claim.text for claim in chosen)
     return Answer(" ".join(sentences), "extract", sentences, tuple(chosen), len(passages), notes)
 

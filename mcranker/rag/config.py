@@ -36,6 +36,7 @@ LIMITS = (
 """Fields of `RankerConfig` that a pipeline has for all of its stages together."""
 SHARED = ("model", "base_url", "ledger", "prompts", *LIMITS)
 """Options of every ranker that `RAGPipeline` takes as well, for all of its stages together."""
+FLOOR = 0.25  # relevance, 0 to 1, from which on a text is good enough to answer from
 
 _OWN = {
     "query_model": Key("query_model", help="Transforms queries, instead of model."),
@@ -104,12 +105,15 @@ class RerankStage(_Stage):
         options: of the ranker, as ``-o KEY=VALUE`` names them.
         keep: passages that go on; None for all that the ranker leaves.
         fallback: first retrieved passages that go on if the ranker leaves none.
+        min_relevance: lowest relevance of passages that go on, where the ranker gives one and has
+            no ``min_relevance`` of its own; 0 in presets of papers, which have none.
     """
 
     ranker: str | None = None
     options: Mapping[str, Any] = Field(default_factory=dict)
     keep: int | None = Field(None, ge=1)
     fallback: int = Field(0, ge=0)
+    min_relevance: float = Field(FLOOR, ge=0, le=1)
 
 
 class ContextStage(_Stage):
@@ -129,11 +133,12 @@ class AnswerStage(_Stage):
         style: the prompt: ``"cited"`` asks for claims with passage numbers and verbatim quotes;
             ``"naive"``, ``"medium"`` and ``"advanced"`` are G-RAG's, ``"rebel"`` and ``"rankrag"``
             those of their papers, ``"rankrag_claim"`` for a claim that is True or False;
-            ``"extract"`` asks no model and cites the best sentences.
+            ``"extract"`` asks no model and cites the best sentences, if they are relevant.
         max_tokens: longest reply.
         max_words: longest answer, above which one more call shortens one without quotes; None
             never.
-        abstain: answer "I don't know" without a call if no passage is left.
+        abstain: answer "I don't know" without a call if no passage, or no relevant sentence for an
+            extract, is left.
     """
 
     style: Literal[
@@ -240,8 +245,7 @@ def stage_keys(*, of_rankers: bool = True) -> dict[str, Key]:
 def models_of(config: PipelineConfig, options: Mapping[str, Any]) -> list[str]:
     """Return the models that a pipeline with these options of `RAGPipeline` asks."""
     ranker, writer = config.rerank.ranker, choose_default(os.environ)[0]
-    if not options.get("model") and not options.get("answer_model"):
-        config = without_writer(config)
+    config = without_writer(config, options.get("answer_model") or options.get("model"))
     found = needed_models([(ranker, {**options, **config.rerank.options})] if ranker else ())
     specs = [
         options.get(f"{task}_model") or options.get("model") or writer for task in config.tasks
@@ -249,9 +253,9 @@ def models_of(config: PipelineConfig, options: Mapping[str, Any]) -> list[str]:
     return [each for each in dict.fromkeys([*found, *specs]) if isinstance(each, str)]
 
 
-def without_writer(config: PipelineConfig) -> PipelineConfig:
-    """The configuration with extracts for answers, if the default model is an encoder."""
-    if choose_default(os.environ)[0] != DEFAULT_LOCAL or "answer" not in config.tasks:
+def without_writer(config: PipelineConfig, writer: object) -> PipelineConfig:
+    """The configuration with extracts for answers, if the model, or the default, is the encoder."""
+    if (writer or choose_default(os.environ)[0]) != DEFAULT_LOCAL or "answer" not in config.tasks:
         return config
     return PipelineConfig.load(config, answer={"style": "extract"})
 

@@ -378,7 +378,9 @@ async def rerank(
     ranking: Ranking | None = None
     calls: list[UsageTable] = []
     try:
-        async with ranker.astream(question, found, deadline=seconds) as events:
+        floored = ranker.absolute and ranker.config.min_relevance is None
+        least = (stage.min_relevance or None) if floored else None
+        async with ranker.astream(question, found, deadline=seconds, min_relevance=least) as events:
             async for event in events:
                 if isinstance(event, RankingDone):
                     ranking = event.ranking

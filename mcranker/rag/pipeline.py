@@ -120,8 +120,7 @@ class RAGPipeline(Service):
         if prompts is not None:
             given["prompts"] = prompts
         self.config = PipelineConfig.load(config, **changes)
-        if model is None and answer_model is None:
-            self.config = without_writer(self.config)
+        self.config = without_writer(self.config, answer_model or model)
         self._limits = RankerConfig(**given)
         self._layers = layers = Layers(self._limits, ledger, budget)
         self.ledger, self.budget = layers.ledger, layers.budget
@@ -318,10 +317,10 @@ class RAGPipeline(Service):
     def estimate(self, question: str | Query) -> Estimate:
         """Estimate the calls, tokens and US dollars of `answer` without sending anything.
 
-        Calls are exact as long as replies can be read, no answer has to be shortened, and the
-        number of passages is known: without a query transform, and with BM25 or an embedder in
-        this process. Otherwise as many as there may be are counted, and `Estimate.calls_at_least`
-        counts one passage. Calls for vectors do not count.
+        Calls are exact as long as replies can be read, a passage is left to answer from, no answer
+        has to be shortened, and the number of passages is known: without a query transform, and
+        with BM25 or an embedder in this process. Otherwise as many as there may be are counted, and
+        `Estimate.calls_at_least` counts one passage. Calls for vectors do not count.
 
         Raises:
             InputError: the question is empty, or no text.

@@ -54,6 +54,7 @@ STAGES = {
     "citations": "Citations",
 }
 _QUOTE = 400  # characters
+_LOOKED_AT = 3  # passages that an answer "I don't know" names
 _AROUND = 200  # characters around a quote in a part of a passage that is cut otherwise
 
 
@@ -316,7 +317,7 @@ def render_answer(result: RAGResult) -> str:
             "texts": {number: text for number, (text, _) in shown.items()},
             "sources": sources(result),
             "doubtful": doubtful(result),
-            "left_out": [each for each in enumerate(result.passages, 1) if not each[1].number],
+            "left_out": [each for each in by_relevance(result) if not each[1].number],
             "has_ranking": ranking is not None,
             "footer": ReportFooter(__version__),
         },
@@ -342,7 +343,8 @@ def show_answer(screen: Screen, result: RAGResult) -> None:
     else:
         for line in result.text[:20_000].splitlines():
             screen.words(clipped(line, BOUNDS["text"]))
-    if found := sources(result):
+    found, seen = sources(result), by_relevance(result) if result.kind == "abstained" else ()
+    if found or seen:
         screen.line()
     for passage, cited in found:
         number = f"[{passage.number}] "
@@ -351,6 +353,10 @@ def show_answer(screen: Screen, result: RAGResult) -> None:
         screen.words(Text.assemble((number, "bold cyan"), (name, "bold"), (where, NOTE)), hang=4)
         for _, each in cited[: BOUNDS["rows"]]:
             screen.words(f"“{clipped(each.quote, _QUOTE)}”", indent=len(number))
+    for _, passage in seen[:_LOOKED_AT]:
+        worth = "" if passage.relevance is None else f"relevance {passage.relevance:.2f}: "
+        screen.words(f"{worth}{clipped(passage.title or passage.document, BOUNDS['name'])}")
+        screen.words(f"“{clipped(passage.text, _AROUND)}”", indent=4)
     for _, each, why in doubtful(result)[: BOUNDS["rows"]]:
         quote = clipped(each.quote, _QUOTE)
         screen.words(f"{each.verdict}: “{quote}”: {clipped(why, 300)}", "yellow", indent=2, hang=2)
@@ -386,6 +392,12 @@ def sources(result: RAGResult) -> list[tuple[SourcePassage, list[tuple[int, Cita
     return [(each, found[each.number]) for each in result.context if each.number in found]
 
 
+def by_relevance(result: RAGResult) -> list[tuple[int, SourcePassage]]:
+    """All passages with their places in retrieval from 1, the most relevant first."""
+    found = enumerate(result.passages, 1)
+    return sorted(found, key=lambda each: -(each[1].relevance or 0))
+
+
 def doubtful(result: RAGResult) -> list[tuple[int, Citation, str]]:
     """The citations that no source confirms, with their places and what is wrong."""
     said = {
@@ -417,7 +429,10 @@ def verdict(result: RAGResult) -> list[dict[str, str]]:
         all_of = counted(len(result.all_citations), "citation")
         said.append(("warn", f"{wrong:,} of {all_of} could not be confirmed."))
     if result.kind == "abstained":
-        said.append(("note", "No passage answers the question; below is what was looked at."))
+        found = [each.relevance for each in result.passages if each.relevance is not None]
+        best = f" (best relevance {max(found):.2f})" if found else ""
+        no = f"No passage answers the question{best}; below is what was looked at."
+        said.append(("note", no))
     if result.text and not result.all_citations and result.kind == "answer":
         said.append(("note", "The answer names no passages, so no sentence could be checked."))
     return [{"kind": kind, "sentence": sentence} for kind, sentence in dict.fromkeys(said)]

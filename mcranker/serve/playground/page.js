@@ -318,11 +318,12 @@ function drawAnswer({ id, answer: made }) {
     ? element("a", { href: `#source-${passage}` }, `[${passage}]`)
     : element("span", { class: "warn" }, `[quote ${verdict}]`));
   byId("answer-text").replaceChildren(...made.sentences.flatMap((each) => [each.text, " ", ...each.citations.flatMap((place) => [cited(made.all_citations[place]), " "])]));
-  const shown = made.passages.filter((each) => each.number).sort((a, b) => a.number - b.number);
+  const best = made.passages.toSorted((a, b) => (b.relevance ?? 0) - (a.relevance ?? 0)).slice(0, 3);
+  const shown = made.kind === "abstained" ? best : made.passages.filter((each) => each.number).sort((a, b) => a.number - b.number);
   byId("sources").replaceChildren(...shown.map((each) => {
     const quotes = made.all_citations.filter(({ verdict, passage }) => verdict === "found" && passage === each.number);
-    return element("li", { id: `source-${each.number}`, value: each.number },
-      element("details", { open: quotes.length > 0 }, element("summary", { dir: "auto" }, each.title || each.document), element("p", { dir: "auto" }, ...marked(each.text, quotes))));
+    return element("li", { id: `source-${each.number}`, value: each.number || each.rank },
+      element("details", { open: quotes.length > 0 }, element("summary", { dir: "auto" }, each.title || each.document, made.kind === "abstained" && each.relevance !== null ? ` (relevance ${each.relevance.toFixed(2)})` : ""), element("p", { dir: "auto" }, ...marked(each.text, quotes))));
   }));
   byId("answer-page").href = `/v1/explain/${id}`;
   byId("answered").hidden = false;

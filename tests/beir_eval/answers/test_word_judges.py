@@ -92,6 +92,10 @@ async def test_citations_are_counted_by_verdict_and_by_claim() -> None:
         ("answer_recall", answered("x", "x"), "it has no passages"),
         ("citation_precision", answered("x", citations=()), "it cites nothing"),
         ("citation_recall", answered("x"), "it has no citations"),
+        *(
+            (name, answered("x", citations=cited(("a", "found")), extract=True), "a writer chose")
+            for name in ("citation_precision", "citation_recall")
+        ),
         ("retrieval_precision", answered("x", passages=()), "no passage was left"),
     ],
 )

@@ -31,7 +31,7 @@ ALL = PipelineConfig.model_validate(
     {
         "query": {"transform": "hyde"},
         "retrieval": {"documents": 4, "unique": "document"},
-        "rerank": {"ranker": "direct", "keep": 2},
+        "rerank": {"ranker": "direct", "keep": 2, "min_relevance": 0},
         "answer": {"style": "naive"},
     }
 )

@@ -208,7 +208,8 @@ class Embedder:
     async def embed_queries(self, texts: Sequence[str], usage: object = None) -> Any:
         return np.array([[each.count(letter) for letter in "xyz"] for each in texts], np.float32)
 
-    embed_passages = embed_queries
+    async def embed_passages(self, texts: Sequence[str], usage: object = None) -> Any:
+        return await self.embed_queries(texts) / 4
 
     async def aclose(self) -> None: ...
 
@@ -222,5 +223,7 @@ async def test_extracts_by_an_embedder_are_the_nearest() -> None:
         "One two xxx.",
         "One two xx.",
     ]
+    far = context("One two x.", "One two y.")
+    assert (await write_answer("z?", far, stage("extract"), None, Embedder())).kind == "abstained"
     short = await write_answer("x?", found, stage("extract", max_words=45), None, Embedder())
     assert len(short.claims) == 1

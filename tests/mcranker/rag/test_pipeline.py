@@ -193,8 +193,29 @@ def test_without_a_model_that_writes_the_answer_is_an_extract(
 ) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MCRANKER_MODEL"):
         monkeypatch.delenv(name, raising=False)
-    with RAGPipeline(FakeIndex(), "naive", ledger=None) as made:
-        assert (made.config.answer.style, dict(made.models)) == ("extract", {})
+    for model in (None, "local:minilm"):
+        with RAGPipeline(FakeIndex(), "naive", model=model, ledger=None) as made:
+            assert (made.config.answer.style, dict(made.models)) == ("extract", {})
+
+
+@pytest.mark.parametrize("preset", ["naive", "mmr", "llm_rerank", "rankrag", "team"])
+def test_what_no_document_says_is_not_answered(
+    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MCRANKER_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    docs, index = ROOT / "examples" / "masks.jsonl", tmp_path / "masks.index"
+    with RAGPipeline.from_documents(docs, preset, index=index, ledger=None) as made:
+        kinds = [made.answer(each).kind for each in ("Who is the CEO of Toyota?", QUESTION)]
+    assert kinds == ["abstained", "extract"]
+
+
+def test_passages_below_the_floor_do_not_go_on_unless_the_ranker_has_its_own() -> None:
+    whys = []
+    for rerank in ({"min_relevance": 0.25}, {}, {"options": {"min_relevance": 0.1}}):
+        with pipeline(config=changed(rerank=rerank)) as made:
+            whys.append(made.answer(QUESTION).passages[0].dropped)
+    assert whys == ["rerank: relevance 0.2 is below min_relevance=0.25", "", ""]
 
 
 def test_an_answer_is_one_trace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,9 @@ def test_a_terminal_shows_the_answer_with_numbered_sources(
     monkeypatch.setenv("COLUMNS", str(columns))
     file = io.StringIO()
     answered().show(file=file)
+    unknown = io.StringIO()
+    answered(kind="abstained").show(file=unknown)
+    assert unknown.getvalue().index("relevance 0.90: About n") < unknown.getvalue().index("0.40: ")
     lines = file.getvalue().splitlines()
     assert lines[0] == "! the writer is weak"
     assert lines[lines.index("N95 masks filter best. [1]") - 1] == ""
