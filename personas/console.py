@@ -19,13 +19,17 @@ from personas.sanitize import plain
 _FILE_WIDTH = 110
 _WIDTH = re.compile("[1-9][0-9]{0,3}")
 _LETTERS = 26
+_IN_NOTEBOOK = '<pre style="line-height:normal">{code}</pre>'
 
 
 def print_page(show: Callable[[Console], None], file: TextIO | None = None) -> None:
-    """Show a page on a terminal, or write it as plain text to whatever else `file` is."""
+    """Show a page on a terminal or in a notebook, as one output; write plain text to a file."""
     out = sys.stdout if file is None else file
-    if out.isatty():
-        show(Console(file=out))
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if file is None and hasattr(shell, "kernel"):
+        _display(show)
+    elif out.isatty():
+        show(Console(file=out, force_jupyter=False))
     else:
         out.write(rendered(show, getattr(out, "encoding", None) or "utf-8"))
 
@@ -40,10 +44,27 @@ def rendered(show: Callable[[Console], None], encoding: str = "utf-8") -> str:
             force_terminal=False,
             color_system=None,
             legacy_windows=False,
+            force_jupyter=False,
         )
     )
     pipe.seek(0)
     return "".join(f"{line.rstrip()}\n" for line in pipe)
+
+
+def _display(show: Callable[[Console], None]) -> None:
+    from IPython.display import display
+
+    page = Console(
+        file=io.StringIO(),
+        width=file_width(),
+        record=True,
+        force_terminal=True,
+        color_system="truecolor",
+        force_jupyter=False,
+    )
+    show(page)
+    lines = page.export_html(code_format=_IN_NOTEBOOK, inline_styles=True)
+    display({"text/html": lines, "text/plain": rendered(show)}, raw=True)
 
 
 def file_width() -> int:
