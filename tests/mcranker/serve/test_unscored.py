@@ -167,6 +167,7 @@ async def test_a_weak_judge_is_named() -> None:
     for meta in (answer.json()["meta"], own.json()["meta"]):
         assert meta["judged_by"] == ["local:minilm"]
         assert meta["warnings"] == [
-            "Judged by local:minilm, an encoder: compares meaning, does not reason"
+            "Judged by local:minilm, an encoder: compares meaning, does not reason. It does not "
+            "read criteria; with a model that reasons they decide"
         ]
     assert "does not reason" in answer.headers["x-notes"]
