@@ -220,7 +220,8 @@ class Hit(_OfRanking):
     def copied(self) -> Hit:
         """An equal hit, which is of no ranking yet."""
         copy = object.__new__(Hit)
-        copy.__setstate__({name: getattr(self, name) for name in _KEPT})
+        for name in _KEPT:
+            object.__setattr__(copy, name, getattr(self, name))
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
