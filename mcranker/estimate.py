@@ -24,6 +24,7 @@ from mcranker.llm.ledger.ledger import Ledger, Ledgered
 from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.models import ROLES, Models
 from mcranker.llm.prices import cost
+from personas.format import counted, dollars
 from personas.ranking.usage import Usage, UsageTable
 
 REPAIR_TOKENS = 128  # of the turn that asks again for a reply that could not be read
@@ -42,7 +43,7 @@ EXPLANATION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Estimate:
     """Estimated effort of ranking; two add up with ``+``.
 
@@ -89,6 +90,29 @@ class Estimate:
     def cost(self) -> float | None:
         """US dollars expected; None if a model's price is not known."""
         return cost_of(self.table)
+
+    @property
+    def range_of_calls(self) -> str:
+        """``12``, or ``7 to 12`` where the answers decide."""
+        fewest, most = self.calls_at_least, f"{self.calls:,}"
+        return f"{fewest:,} to {most}" if fewest < self.calls else most
+
+    def __str__(self) -> str:
+        price = "no price is known"
+        if self.cost is not None and self.cost_at_most is not None:
+            most = self.cost_at_most
+            price = f"about {dollars(self.cost)}, at most {dollars(most)}" if most else ""
+        parts = [
+            f"{self.range_of_calls} call{'s' * (self.calls != 1)}",
+            f"{counted(self.reused, 'answer')} from the ledger" if self.reused else "",
+            f"about {counted(self.input_tokens, 'token')} in",
+            f"{self.output_tokens:,} out",
+            price,
+        ]
+        return ", ".join(filter(None, parts))
+
+    def __repr__(self) -> str:
+        return f"<Estimate: {self}>"
 
     def __add__(self, other: Estimate) -> Estimate:
         table = UsageTable()

@@ -12,7 +12,7 @@ from mcranker.inputs.grades import checked_grades
 from mcranker.inputs.trec import trec_run
 from personas.ensembles import Rule, distinct
 from personas.errors import PersonasError, SchemaError
-from personas.ranking.hit import Hit
+from personas.ranking.hit import HIT_COLUMNS, Hit
 from personas.ranking.record import RankingRecord
 from personas.ranking.types import ASSESSOR, Passage, ScoreMatrix, as_array
 from personas.sanitize import json_text
@@ -202,15 +202,9 @@ class Ranking(RankingRecord):
             import pandas
         except ImportError as error:
             raise ImportError("to_dataframe needs pandas: pip install pandas") from error
-        columns = ["rank", "doc_id", "score", "relevance", "first_stage_rank"]
-        columns += ["first_stage_score", "title", "text"]
-        rows = [
-            [getattr(hit, name) for name in columns] + [hit.scores[name] for name in self.personas]
-            for hit in self
-        ]
-        names = [f"score: {name}" for name in self.personas]
-        table = pandas.DataFrame(rows, columns=[*columns, *names])
-        numbers = ["score", "relevance", "first_stage_score", *names]
+        scores = [f"score: {name}" for name in self.personas]
+        table = pandas.DataFrame(map(dict, self), columns=[*HIT_COLUMNS, *scores])
+        numbers = ["score", "relevance", "first_stage_score", *scores]
         return table.astype(dict.fromkeys(numbers, float))
 
     @classmethod

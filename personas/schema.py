@@ -36,6 +36,7 @@ _Name = Annotated[
 _Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=20_000)]
 _MOST_MEMBERS = 100
 _MOST_TOPICS = 100
+_MOST_SHOWN = 5  # names, in a line
 _Seal = Annotated[str, StringConstraints(strict=True, pattern="^([0-9a-f]{12})?$")]
 
 
@@ -193,6 +194,15 @@ class Team(_Record):
     def names(self) -> tuple[str, ...]:
         """The personas' names, in order."""
         return tuple(member.name for member in self.members)
+
+    def __repr__(self) -> str:
+        name = f" {shown(self.name)}" if self.name else ""
+        names = ", ".join(map(shown, self.names[:_MOST_SHOWN]))
+        rest = len(self.names) - _MOST_SHOWN
+        more = f" and {rest} more" if rest > 0 else ""
+        return f"<Team{name} of {len(self.names)}: {names}{more}{', locked' * self.locked}>"
+
+    __str__ = __repr__
 
     def _repr_html_(self) -> str:
         """The team as a notebook shows it."""

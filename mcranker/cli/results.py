@@ -148,7 +148,7 @@ def show_estimate(ctx: click.Context, estimate: Estimate) -> int:
         keys = dict.fromkeys([*new, *known])
         rows = [(*key, *_counts(new.get(key, Usage()), known.get(key, Usage()))) for key in keys]
         console.print(table(["stage", "persona", "model", *numbers(*_COUNTS)], rows))
-        console.print(Text(_summary(estimate)))
+        console.print(Text(f"{estimate}; nothing was sent"))
 
     return present(ctx, show, estimate=estimate.to_dict())
 
@@ -164,7 +164,8 @@ def show_estimates(
 
     def figures(each: Estimate) -> list[str]:
         counts = _counts(each.table.total, each.table.reused.total)
-        return [_calls(each), *counts[1:], cost_text(each.cost), cost_text(each.cost_at_most)]
+        costs = map(cost_text, (each.cost, each.cost_at_most))
+        return [each.range_of_calls, *counts[1:], *costs]
 
     def show(console: Console) -> None:
         cells = ((*names.values(), *figures(each)) for names, each in rows)
@@ -188,24 +189,3 @@ def _counts(new: Usage, known: Usage) -> list[str]:
 def cost_text(cost: float | None) -> str:
     """Return US dollars as tables show them."""
     return "-" if cost is None else dollars(cost)
-
-
-def _calls(estimate: Estimate) -> str:
-    fewest, most = estimate.calls_at_least, f"{estimate.calls:,}"
-    return f"{fewest:,} to {most}" if fewest < estimate.calls else most
-
-
-def _summary(estimate: Estimate) -> str:
-    known = estimate.reused
-    price = "no price is known"
-    if estimate.cost is not None and estimate.cost_at_most is not None:
-        most = estimate.cost_at_most
-        price = f"about {dollars(estimate.cost)}, at most {dollars(most)}" if most else ""
-    parts = [
-        f"{_calls(estimate)} call{'s' * (estimate.calls != 1)}",
-        f"{counted(known, 'answer')} from the ledger" if known else "",
-        f"about {counted(estimate.input_tokens, 'token')} in",
-        f"{estimate.output_tokens:,} out",
-        price,
-    ]
-    return ", ".join(filter(None, parts)) + "; nothing was sent"

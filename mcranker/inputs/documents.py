@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from mcranker.errors import InputError
+from personas.ranking.hit import Hit
 
 ID_KEYS = (
     *("_id", "id", "pid", "passage_id", "psg_id", "chunk_id", "node_id", "docid", "docno"),
@@ -73,7 +74,7 @@ def entries(docs: Iterable[Any]) -> Iterator[Any]:
     """Yield texts, records and objects of a list, a mapping id -> text or record, or a response."""
     named = isinstance(docs, Mapping)
     for each in (docs,) if isinstance(docs, Mapping) else docs:
-        if not isinstance(each, Mapping):
+        if isinstance(each, Hit) or not isinstance(each, Mapping):
             yield each
         elif (held := _held(each, whole=named)) is not None:
             yield from entries(held) if named else held

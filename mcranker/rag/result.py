@@ -16,14 +16,14 @@ from rich.text import Text
 from mcranker.errors import InputError, MCRankerError
 from mcranker.events import Event
 from personas.console import print_page
-from personas.errors import explain
+from personas.errors import explain, shown
 from personas.format import counted, dollars, seconds
 from personas.io.atomic import write_whole
 from personas.io.lines import megabytes, parsed, read_text
 from personas.ranking.types import Query
 from personas.report.formats import escaped
 from personas.report.inspection import fair_limit, inspection_values
-from personas.report.page import ReportFooter, render_page
+from personas.report.page import ReportFooter, render_notebook, render_page
 from personas.report.screen import NOTE, Screen, clipped
 from personas.report.terminal import MARKS
 from personas.sanitize import json_text
@@ -232,6 +232,17 @@ class RAGResult(_Record):
         if path is not None:
             write_whole(path, page)
         return page
+
+    def __repr__(self) -> str:
+        cited = counted(len(self.all_citations), "citation")
+        of = f"{cited}, {counted(len(self.passages), 'passage')}"
+        return f"<RAGResult for {shown(self.question)}: {self.kind} {shown(self.text)}, {of}>"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """The answer with its numbered sources, as a notebook shows it."""
+        return render_notebook(result=self, warnings=verdict(self), sources=sources(self))
 
     def show(self, *, file: TextIO | None = None) -> None:
         """Print the answer with its numbered sources, to standard output if `file` is None."""

@@ -66,6 +66,7 @@ _ROLE_OF = {
     "assess": "assessor",
     "explain": "scoring",
 }
+_BETWEEN_UPDATES = 0.2  # seconds
 _WHILE_ESTIMATING = {"missing_policy": "lowest", "deadline": None, "on_failure": "error"}
 
 Work: TypeAlias = Iterable[tuple[str | Query, Docs]] | AsyncIterable[tuple[str | Query, Docs]]
@@ -127,13 +128,13 @@ class Ranker(Service):
     """True if ``team`` may be given."""
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Values of fields of `RankerConfig` that are not given, where they differ from its own."""
-    keeps_deadline: ClassVar[bool] = False
+    _keeps_deadline: ClassVar[bool] = False
     """True if `_rank` returns by ``job.deadline`` what is known then; else it is cancelled."""
     absolute: bool = False
     """True if its hits have a relevance, 0 to 1, that means the same for every query.
 
     `ranking_by_scores` takes the scores of such a ranker for relevance."""
-    unexplained: ClassVar[str] = ""
+    _unexplained: ClassVar[str] = ""
     """Why its rankings have no reasons to ask for, as the end of a sentence; empty if they have."""
     config: RankerConfig
     """The choices in effect."""
@@ -311,6 +312,25 @@ class Ranker(Service):
 
         return Stream(produce)
 
+    def show(self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]) -> Ranking:
+        """`rank` with its progress, and then the ranking, as one output of notebook or terminal."""
+        from personas.console import Output
+        from personas.report.terminal import show_ranking
+
+        output, shown_at = Output(), -math.inf
+        try:
+            for event in self._items(self.astream(query, docs, **options)):
+                if isinstance(event, RankingDone):
+                    found = event.ranking
+                elif (now := time.monotonic()) > shown_at + _BETWEEN_UPDATES:
+                    done, total = getattr(event, "done", 0), getattr(event, "total", 0)
+                    output.progress(f"ranking: {done:,} of {total:,}" if total else "ranking")
+                    shown_at = now
+            output.page(lambda console: show_ranking(console, found, found, top=20))
+        finally:
+            output.end()
+        return found
+
     def explain(self, ranking: Ranking, top: int = 10, *, deadline: float | None = None) -> Ranking:
         """Ask why each judge gave the first passages what it gave them. Order and scores stay.
 
@@ -487,7 +507,7 @@ class Ranker(Service):
         """Refuse to `explain` rankings without reasons; 0 passages are always allowed."""
         if isinstance(top, bool) or not isinstance(top, int) or top < 0:
             raise ConfigError(f"{top!r} passages cannot be explained; give a whole number from 1")
-        why = self.unexplained or ("" if self.needs_model else "it asks no model")
+        why = self._unexplained or ("" if self.needs_model else "it asks no model")
         if not why and not self.models.scoring.capabilities.prompts:
             why = f"{self.models.scoring.name} answers no prompts"
         if top and why:
@@ -553,7 +573,7 @@ class Ranker(Service):
         with ranking_span(self.name, job) as (job, done):
             ranking, failure = None, ""
             try:
-                with anyio.CancelScope(deadline=math.inf if self.keeps_deadline else job.deadline):
+                with anyio.CancelScope(deadline=math.inf if self._keeps_deadline else job.deadline):
                     ranking = await self._rank(job)
             except ModelError as error:
                 if config.on_failure == "error" or isinstance(error, FATAL_ERRORS):

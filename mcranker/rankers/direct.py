@@ -51,16 +51,16 @@ class DirectRanker(OneJudgeRanker):
     config_class = DirectConfig
     roles = ("recruiter", "criteria", "scoring")
     takes_team = takes_instruction = True
-    for_a_team = "use with_criteria=True, or MCRanker"
+    _for_a_team = "use with_criteria=True, or MCRanker"
 
     def _prepare(self, config: Any) -> Any:
         if config.with_criteria or self.team is not None:
-            self.by_team, self.prompt = True, "direct_with_criteria"
+            self._by_team, self.prompt = True, "direct_with_criteria"
         for role in ("recruiter", "criteria"):
-            if self.given_roles[role] is not None and not self.by_team:
+            if self.given_roles[role] is not None and not self._by_team:
                 raise ConfigError(
                     f"{role}_model writes for a team, and direct has none; leave it out, or "
-                    f"{self.for_a_team}"
+                    f"{self._for_a_team}"
                 )
         # Options that need several personas' scores are refused, not ignored silently.
         if config.scoring_class.needs_rubric:
@@ -118,7 +118,7 @@ class RerankRanker(OneJudgeRanker):
     """
 
     name: ClassVar[str] = "rerank"
-    without_team = NO_TEAM
+    _no_team = NO_TEAM
 
     def _prepare(self, config: Any) -> Any:
         why = (

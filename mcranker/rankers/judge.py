@@ -45,30 +45,30 @@ _OF_TEAMS = (
 class JudgeRanker(Ranker):
     """A ranker whose judges are asked; subclasses implement `_run`."""
 
-    keeps_deadline = True  # the session does, and so what has come by then
-    by_team: bool = False
+    _keeps_deadline = True  # the session does, and so what has come by then
+    _by_team: bool = False
 
-    by_personas: ClassVar[bool] = False
+    _by_personas: ClassVar[bool] = False
     """True if each persona gives a score of its own."""
 
     prompt: str
     """The file of its prompt, without ``.txt``."""
 
-    without_team: Mapping[str, Any] = MappingProxyType({})
+    _no_team: Mapping[str, Any] = MappingProxyType({})
     """Values that it gives to options of a team, where it has none."""
 
-    for_a_team: ClassVar[str] = "rank with MCRanker"
+    _for_a_team: ClassVar[str] = "rank with MCRanker"
     """Advice to users who name such an option."""
 
     def _prepare(self, config: Any) -> Any:
-        if not self.by_team:
+        if not self._by_team:
             config = self._without_team(config)
         if self.team is not None and "team_size" not in config.model_fields_set:
             config = config.replaced({"team_size": len(self.team.members)})
         # Before any model: a team or a folder that cannot be used needs none to be found out.
-        self.plan = TeamPlan.of(config, self.team) if self.by_team else TeamPlan()
+        self.plan = TeamPlan.of(config, self.team) if self._by_team else TeamPlan()
         if self.team is not None and self.team.shares:
-            if not self.by_personas:
+            if not self._by_personas:
                 raise ConfigError(
                     f"the members of the team differ in weight, and {self.name} combines no scores "
                     "of personas; give them the same weight, or rank with MCRanker"
@@ -83,14 +83,14 @@ class JudgeRanker(Ranker):
         """Refuse options of a team, but for values of the preset or the ranker itself."""
         known = {name: RankerConfig.model_fields[name].default for name in _OF_TEAMS}
         known |= {name: v for name, v in PRESETS[config.preset].items() if name in known}
-        why = f"is about a team, and {self.name} has none; leave it out, or {self.for_a_team}"
-        refuse(config, {**known, "team_size": None, **self.without_team}, why)
-        return config.replaced(self.without_team)
+        why = f"is about a team, and {self.name} has none; leave it out, or {self._for_a_team}"
+        refuse(config, {**known, "team_size": None, **self._no_team}, why)
+        return config.replaced(self._no_team)
 
     def _adapt(self) -> None:
         before, scoring = self.config, self.models.scoring
         self.config = self._for_models(before)
-        if self.by_team:
+        if self._by_team:
             self.plan = TeamPlan.of(self.config, self.team)
         self.prompts = PromptSet.load(self.config.prompts)
         self._check_models()
@@ -149,7 +149,7 @@ class PointwiseRanker(JudgeRanker):
             return self.prompts.hashes
         return {**self.prompts.hashes, **self.prompts.hashes_of(OPTIONAL_PROMPTS["typed"])}
 
-    def build_ranking(
+    def _build_ranking(
         self,
         session: Session,
         scored: Scored,
@@ -204,28 +204,33 @@ class PointwiseRanker(JudgeRanker):
 class MCRanker(PointwiseRanker):
     """Ranks passages with a team of personas that write weighted criteria and score by them.
 
-    For a query it recruits personas (Eq. 1), adds the fixed NLP scientist, lets each write
-    a rubric (Eq. 2) and score every passage by it from 0 to k (Eq. 3), and combines the
-    scores (Eq. 4). "Generating Diverse Criteria On-the-Fly to Improve Pointwise LLM
-    Rankers", arXiv 2404.11960.
+    Personas are recruited for the query and join the fixed NLP scientist; each writes a rubric and
+    scores every passage by it (arXiv 2404.11960, Eq. 1 to 4).
 
-    >>> ranker = MCRanker(team_size=3)                    # NLP scientist + 2 recruits
-    >>> ranker = MCRanker(model="openai:gpt-5-mini")
-    >>> ranker = MCRanker(model="openai:qwen", base_url="http://localhost:8000/v1")
-    >>> ranker = MCRanker(model="openai:gpt-5-mini", criteria_model="openai:gpt-5")
-    >>> ranker = MCRanker(team="team.yaml")               # a saved team: no recruiting
-    >>> ranker = MCRanker(team=["clinician", "Worried parent"], team_size=4)  # + 2 recruits
-    >>> ranker = MCRanker(require=("clinician",))
+    >>> ranker = MCRanker(model="openai:gpt-5-mini", team=["clinician", "Worried parent"])
     >>> ranking = ranker.rank("best masks against covid", docs)
 
-    The usual options are named above; ``help(mcranker.RankerConfig)`` has them all, and
-    ``help(mcranker.Ranker)`` more methods: `explain`, and forms for an event loop (`arank`).
-    Raises what `Ranker` raises; a ``with`` block, or ``close()``, ends its connections.
+    Args:
+        model: ``"openai:NAME"``, ``"anthropic:NAME"``, ``"local:NAME"``, a `ChatModel`; None for
+            that of the environment, or else the embedded encoder.
+        base_url: of an OpenAI- or Anthropic-compatible server.
+        team: instead of a recruited one: a `Team`, a file, a name of the library, or personas.
+        team_size: personas, the NLP scientist included (3); recruits join `team` up to it.
+        criteria: written for each ``"query"`` or ``"dataset"``, of the ``"library"``, ``"none"``.
+        scoring: ``"integer"``, ``"expected"``, ``"peak"``, ``"per_criterion"``.
+        scale: scores are 0 to this (10).
+        ensemble: ``"sum"``, ``"reciprocal_rank"``, ``"rrf"``, ``"assessor"``.
+        ledger: file that keeps every answer, so that none is paid for twice; None for none.
+        max_cost: US dollars that all calls together may take.
+
+    Main methods: `rank`, `show`, `rank_many`, `explain`, `estimate`, `recruit_team`; `arank` and so
+    on for an event loop; ``close()``, or a ``with`` block, ends connections. More: `RankerConfig`
+    has all options, and `Ranker` the models by role, and errors.
     """
 
-    name: ClassVar[str] = "mcranker"
+    name = "mcranker"
     roles = ROLES
-    takes_team = takes_instruction = by_personas = by_team = True
+    takes_team = takes_instruction = _by_personas = _by_team = True
 
     def _prepare(self, config: Any) -> Any:
         self.prompt = "score_without_criteria" if config.criteria == "none" else "score"
@@ -258,7 +263,7 @@ class MCRanker(PointwiseRanker):
         return team_as_judged(session, await assemble(session))
 
     async def _run(self, session: Session) -> Ranking:
-        return self.build_ranking(session, await score_by_team(session))
+        return self._build_ranking(session, await score_by_team(session))
 
 
 class OneJudgeRanker(PointwiseRanker):
@@ -273,7 +278,7 @@ class OneJudgeRanker(PointwiseRanker):
         """Return the prompt, or the typed questions, by the criteria of `members` if any."""
 
     async def _run(self, session: Session) -> Ranking:
-        members = await assemble(session) if self.by_team else []
+        members = await assemble(session) if self._by_team else []
         asks = self._asks(session, members or judge_without_team(session.config.instruction))
         name = self._judge_name
 
@@ -283,7 +288,7 @@ class OneJudgeRanker(PointwiseRanker):
             return BatchJudge(asks, [None], session, ensembler)
 
         scored = await score_by_judge(session, name, make)
-        return self.build_ranking(session, replace(scored, members=members))
+        return self._build_ranking(session, replace(scored, members=members))
 
 
 def team_as_judged(session: Session, members: Sequence[Member]) -> Team:

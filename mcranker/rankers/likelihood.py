@@ -39,7 +39,7 @@ _QG_HEADINGS = ("Passage", "Question")
 
 class _LikelihoodRanker(OneJudgeRanker):
     defaults: ClassVar[Mapping[str, Any]] = {"scoring": "expected"}
-    without_team = NO_TEAM
+    _no_team = NO_TEAM
 
     only: ClassVar[Mapping[str, Any]] = {}
     """Option -> the only value that has a meaning; None for none."""
@@ -233,7 +233,7 @@ class QGRanker(_LikelihoodRanker):
     """
 
     name: ClassVar[str] = "qg"
-    unexplained: ClassVar[str] = "its score is how likely the query's words are, and no judgement"
+    _unexplained: ClassVar[str] = "its score is how likely the query's words are, and no judgement"
     absolute = False  # how likely a query is depends on its own words
 
     only: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": (), "scale": 1}

@@ -118,7 +118,7 @@ class RebelRanker(PointwiseRanker):
             "from 0 to 5 and adds them up; leave it out, or use another ranker",
         )
         self.variant, one_turn = config.variant, config.variant == "one_turn"
-        self.without_team = NO_TEAM if one_turn else _INFERS
+        self._no_team = NO_TEAM if one_turn else _INFERS
         if one_turn and self.given_roles["criteria"] is not None:
             raise ConfigError(
                 'criteria_model infers properties, and variant="one_turn" has its own; leave it '
@@ -166,7 +166,7 @@ class RebelRanker(PointwiseRanker):
         for row in dropped:
             if (score := scored.matrix.rows[row][0]) is not None and score.value is None:
                 scored.matrix.rows[row][0] = None  # it is not missing
-        ranking = self.build_ranking(
+        ranking = self._build_ranking(
             session,
             scored,
             left_out={row: float(relevance) for row, relevance in dropped.items()},

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -36,6 +36,13 @@ _NOTHING: Mapping[str, Any] = {}  # of most fields of most hits: one for all tak
 _SHARED = AfterValidator(lambda each: each or _NOTHING)
 _NO_MORE = dict.fromkeys(("imputed", "reasons"), _NOTHING)
 IF_ANY = Field(exclude_if=operator.not_)
+
+HIT_COLUMNS = (
+    *("rank", "doc_id", "score", "relevance", "first_stage_rank", "first_stage_score"),
+    *("title", "text"),
+)
+_BEGIN = 60  # characters of a text
+_SCORE = "score: "  # before a persona's name, which may be that of another column
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -115,9 +122,17 @@ class OtherRanking:
         return cls(name, top, {hit.doc_id: OtherPlace(hit.rank, hit.score) for hit in hits})
 
 
+class _OfRanking(Mapping[str, Any]):
+    __slots__ = ("ranking",)
+    ranking: Any  # the `RankingRecord`; were it a field of the hit, `asdict` would have no end
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Hit:
+class Hit(_OfRanking):
     """One passage of a ranking. Two are equal if what is stored of them is.
+
+    A mapping too: column -> value of its row in a table, `HIT_COLUMNS` and ``score: NAME`` of each
+    persona, so that ``pandas.DataFrame(ranking)`` has a row a hit.
 
     Attributes:
         rank: from 1, best first.
@@ -165,7 +180,6 @@ class Hit:
     reasons: Annotated[Mapping[str, Reason], IF_ANY] = field(default_factory=_nothing)
     title: str = NOT_STORED
     text: str = NOT_STORED
-    ranking: Any = field(init=False, compare=False)  # the `RankingRecord` that it is of
 
     @classmethod
     def of(
@@ -210,11 +224,34 @@ class Hit:
             object.__setattr__(copy, name, getattr(self, name))
         return copy
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*_KEPT, "ranking")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
     def __hash__(self) -> int:
         return hash((self.doc_id, self.rank))
 
     def __repr__(self) -> str:
-        return f"<Hit {self.rank}: {self.doc_id!r}, score {self.score}>"
+        known = "score" if self.relevance is None else "relevance"
+        found = f"{known} {getattr(self, known):.3g}, " if self.judged else ""
+        text = self.text or self.title
+        begin = f"{text[:_BEGIN]}…" if len(text) > _BEGIN else text
+        return f"<Hit {self.rank}: {shown(self.doc_id)}, {found}{begin!r}>"
+
+    def __getitem__(self, column: str) -> Any:
+        if column in HIT_COLUMNS:
+            return getattr(self, column)
+        return {f"{_SCORE}{name}": score for name, score in self.scores.items()}[column]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from HIT_COLUMNS
+        yield from [f"{_SCORE}{name}" for name in self.scores]
+
+    def __len__(self) -> int:
+        return len(HIT_COLUMNS) + len(self.scores)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """Return its stored fields as plain values; title and text only with `texts`."""
@@ -361,4 +398,4 @@ class Hit:
         return f"{1 - weight:.2f} × {own:.2f} + {weight:.2f} × {first:.2f} = {self.score:.3f}"  # noqa: RUF001
 
 
-_KEPT = tuple(each.name for each in fields(Hit) if each.init)
+_KEPT = tuple(each.name for each in fields(Hit))

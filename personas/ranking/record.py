@@ -8,6 +8,7 @@ great for sums and squares, and nothing nests too deep.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from personas.ensembles import (
     highest_score,
     unit_range,
 )
-from personas.errors import SchemaError, explain
+from personas.errors import SchemaError, explain, shown
 from personas.ranking.hit import (
     IF_ANY,
     Hit,
@@ -74,13 +75,16 @@ __all__ = ["OtherPlace", "OtherRanking", "RankingRecord", "read_query"]
 
 _FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
 _DEFAULT_TOP = 10.0
+_CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
+_LONGEST_ID = 200  # characters of an id that is looked for
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RankingRecord(Sequence[Hit]):
     """Passages in their new order, best first, with everything that led to it.
 
-    A sequence of those hits that are returned; `hits` has all of them.
+    A sequence of those hits that are returned; `hits` has all of them, and ``ranking["ID"]`` is the
+    one with that id.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict()
@@ -200,10 +204,14 @@ class RankingRecord(Sequence[Hit]):
     @overload
     def __getitem__(self, place: int) -> Hit: ...
     @overload
+    def __getitem__(self, place: str) -> Hit: ...
+    @overload
     def __getitem__(self, place: slice) -> list[Hit]: ...
-    def __getitem__(self, place: int | slice) -> Hit | list[Hit]:
+    def __getitem__(self, place: int | str | slice) -> Hit | list[Hit]:
         if isinstance(place, slice):
             return [self.hits[rank] for rank in self._returned[place]]
+        if isinstance(place, str):
+            return self._by_id(place)
         if not -len(self) <= place < len(self):
             raise IndexError(f"there is no hit {place}; the ranking has {len(self)}")
         return self.hits[self._returned[place]]
@@ -214,7 +222,17 @@ class RankingRecord(Sequence[Hit]):
         all_of = "" if len(self) == len(self.hits) else f"{len(self)} of "
         count = f"{all_of}{len(self.hits)} passages"
         note = f". {self.judge_note}" if self.judge_note else ""
-        return f"<Ranking of {count} for {self.query.text!r} by {self.ranker}{lost}{note}>"
+        return f"<Ranking of {count} for {shown(self.query.text)} by {self.ranker}{lost}{note}>"
+
+    def _by_id(self, doc_id: str) -> Hit:
+        """The hit of that id, returned or left out; a `KeyError` with close ids."""
+        found = next((hit for hit in self.hits if hit.doc_id == doc_id), None)
+        if found is not None:
+            return found
+        given, ids = doc_id[:_LONGEST_ID], [hit.doc_id[:_LONGEST_ID] for hit in self.hits]
+        close = difflib.get_close_matches(given, ids, n=3, cutoff=_CLOSE)
+        meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+        raise KeyError(f"no passage {given!r}{meant}")
 
     @cached_property
     def _returned(self) -> Sequence[int]:

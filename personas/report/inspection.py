@@ -223,4 +223,4 @@ def ranking_html(ranking: RankingRecord) -> str:
     """The query, warnings and notes, and the first ten passages with their scores."""
     form, hits = PassageFormat(ranking), ranking[:_ROWS]
     shown = [(hit, cells, label) for hit, label, cells, *_ in form.shown(hits, 0)]
-    return render_notebook(ranking=ranking, warnings=warnings(ranking), rows=shown, team=None)
+    return render_notebook(ranking=ranking, warnings=warnings(ranking), rows=shown)

@@ -128,7 +128,7 @@ def _source(text: str) -> str:
 
 def team_html(team: Any) -> str:
     """Members of a `personas.Team` with their criteria and weights."""
-    return render_notebook(ranking=None, team=team)
+    return render_notebook(team=team)
 
 
 def render_notebook(**values: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -35,14 +34,12 @@ from personas.sanitize import plain
 from personas.schema import Member, Persona, Rubric, Team
 
 _RANK = re.compile("(?<!0)0*+[1-9][0-9]{0,8}")
-_CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
 MARKS = {
     "bad": ("x", "bold red"),
     "warn": ("!", "yellow"),
     "note": ("-", NOTE),
     "good": ("+", "green"),
 }
-_LONGEST_GIVEN = 200  # characters of an id that is looked for
 _LONGEST_ID = 24
 _LONGEST_NAME = 12  # columns of a persona's name above its scores
 _EXCERPT = 400  # characters of a passage looked at
@@ -78,20 +75,16 @@ def print_inspection(
 
 def find_hit(ranking: RankingRecord, passage: int | str) -> Hit:
     """The passage of that id, or of that rank if no passage has such an id."""
-    hits = ranking.hits
-    by_id = next((hit for hit in hits if hit.doc_id == passage), None)
-    given = str(passage)[:_LONGEST_GIVEN]
-    if by_id is not None:
-        return by_id
-    if _RANK.fullmatch(given) and int(given) <= len(hits):
-        return hits[int(given) - 1]
-    shown = repr(given if isinstance(passage, str) else passage)
-    if not hits:
-        raise PersonasError(f"no passage {shown}: no passages were ranked")
-    ids = [hit.doc_id[:_LONGEST_GIVEN] for hit in hits if isinstance(passage, str)]
-    close = difflib.get_close_matches(given, ids, n=3, cutoff=_CLOSE)
-    meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-    raise PersonasError(f"no passage {shown}; give an id, or a rank from 1 to {len(hits)}{meant}")
+    hits, said = ranking.hits, f"no passage {passage!r}"
+    if isinstance(passage, str):
+        try:
+            return ranking[passage]
+        except KeyError as error:
+            said = error.args[0]
+    if _RANK.fullmatch(str(passage)) and int(passage) <= len(hits):
+        return hits[int(passage) - 1]
+    hint = f"; give an id, or a rank from 1 to {len(hits)}" if hits else ": no passages were ranked"
+    raise PersonasError(said if said.endswith("?") else f"{said}{hint}")
 
 
 def show_ranking(
