@@ -184,7 +184,7 @@ def render(rows: Sequence[Steered], judge: str, *, footer: ReportFooter = NO_FOO
 
 
 def flaws(rows: Sequence[Steered]) -> list[str]:
-    """What a reader must know besides, a sentence each."""
+    """Sentences on the flaws of the values."""
     return [f"{row.label}: {flaw.said}." for row in rows for flaw in row.relevance.flaws()]
 
 

@@ -47,7 +47,7 @@ _STAGES = {
 
 @dataclass(slots=True)
 class Tracker:
-    """Work in progress: so many queries or other units, or without a unit the steps of one."""
+    """Work in progress: a number of queries or other units, or the steps of one without a unit."""
 
     stage: str = "ranking"
     total: int | None = None

@@ -104,7 +104,7 @@ class QuestionSheet:
 
     @property
     def _flags(self) -> dict[str, str]:
-        """What the prompts ask: not empty for yes."""
+        """Answers to the conditions in the prompts, empty for no."""
         flags = {
             "has_judges": self.by_persona,
             "has_criteria": self._has_criteria,
