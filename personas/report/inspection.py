@@ -115,6 +115,7 @@ def inspection_values(
         "in_short": _in_short(inspection),
         "ensemble": _ensemble(inspection),
         "judged": len(inspection.judged),
+        "relevant": any(hit.relevance is not None for hit in inspection.hits),
         "missing": [
             (hit.rank, name, why) for hit in inspection.hits for name, why in hit.missing.items()
         ],
