@@ -66,7 +66,7 @@ _Count = Annotated[int | None, Field(ge=1, le=LARGEST)]
 
 HOW_NOT_WHAT = frozenset(
     (
-        *("concurrency", "query_concurrency", "timeout", "batch"),
+        *("concurrency", "query_concurrency", "timeout", "batch", "offline"),
         *("requests_per_minute", "tokens_per_minute", "max_calls", "max_cost"),
     )
 )
@@ -203,6 +203,8 @@ class RankerConfig(BaseModel):
     """Spend no more US dollars, all queries together."""
     batch: bool = False
     """Send calls through the provider's batch API: half the price, an answer within hours."""
+    offline: bool = False
+    """Take answers from the ledger alone, without a key; what it lacks is missing."""
 
     if not TYPE_CHECKING:  # for type checkers, the fields are the arguments
 

@@ -21,7 +21,6 @@ VERBS = {
 
 # Verbs of `mcranker` and of `personas` that need this package; entry points name them.
 COMPARE = LazyVerb("beir_eval.cli.compare", "See what moved between two rankings or runs, and why.")
-DEMO = LazyVerb("beir_eval.cli.demo", "Rank a small collection, and see how good that is.")
 RANKRAG = LazyVerb("beir_eval.cli.answers:RANKRAG", "Make RankRAG's training examples.")
 INSPECT = LazyVerb("beir_eval.cli.inspect", "Show why passages of a saved ranking rank as they do.")
 PERSONA_REPORT = LazyVerb(

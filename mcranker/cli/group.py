@@ -48,6 +48,7 @@ class LazyVerb(NamedTuple):
 
 
 VERBS = {
+    "demo": LazyVerb("mcranker.cli.demo", "Show a team at work, from a recording."),
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
     "rank-run": LazyVerb("mcranker.cli.rank:rank_run", "Rank a run's passages for many queries."),
     "ask": LazyVerb("mcranker.cli.documents:ask", "Answer a question from an index, with sources."),

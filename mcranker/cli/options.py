@@ -158,7 +158,7 @@ def flag_options(ctx: click.Context) -> dict[str, Any]:
     """Return the options that flags of their own gave."""
     given = {}
     for name in NAMED:
-        if (value := ctx.params.get(name)) not in (None, ()):
+        if (value := ctx.params.get(name)) not in (None, (), False):
             given[name] = value[0] if name == "team" and len(value) == 1 else value
     return given
 
@@ -272,6 +272,8 @@ def _flags() -> list[click.Parameter]:
                 type=files.get(name),
                 multiple=name == "team",
             )
+            if key.kind is not bool
+            else ranking(f"--{name}", key.help, is_flag=True)
             for name, key in flag_keys().items()
         ),
         ranking(

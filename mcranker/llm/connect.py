@@ -45,8 +45,9 @@ def connect(
     api_key: str | None = None,
     concurrency: int = 64,
     timeout: float = 120.0,
+    offline: bool = False,
 ) -> ChatModel:
-    """The model of a name. Nothing is sent yet.
+    """The model of a name. Nothing is sent yet; `offline` a key is not needed.
 
     | model | what it is |
     |---|---|
@@ -56,6 +57,7 @@ def connect(
     | ``rerank:NAME`` and a base URL | a rerank service; forms: `mcranker.llm.providers.rerank` |
     | ``local:NAME``, ``local:PATH.gguf`` | a model in this process |
     | ``crossencoder:NAME``, ``crossencoder:FOLDER`` | a cross-encoder in this process |
+    | ``recording:NAME`` | a model of which only the answers in a ledger are left |
     | ``PREFIX:NAME`` | a model of an installed provider: `mcranker.llm.provider.Provider` |
     | a `ChatModel` | itself |
     | None | what the environment suggests: see `choose_default` |
@@ -106,6 +108,8 @@ def connect(
             f"model={model!r} runs in this process and takes no base_url= or api_key=; "
             "for a server use model='openai:NAME'"
         )
+    if offline and provider.key_variable:
+        api_key = api_key or "offline"
     made: object = provider.connect(
         name, base_url=base_url, api_key=api_key, timeout=timeout, concurrency=concurrency
     )

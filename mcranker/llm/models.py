@@ -18,6 +18,7 @@ from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.limits.budget import Budget, Budgeted
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
+from mcranker.llm.recording import Recording
 from mcranker.llm.scripted import ScriptedChat
 
 ModelSpec = str | ChatModel | None
@@ -108,6 +109,10 @@ class Layers:
         self.ledger = ledger if isinstance(ledger, Ledger) else None
         if self.ledger is None and (place := place_of(ledger)) is not None:
             self.ledger = Ledger(place)
+        if config.offline and self.ledger is None:
+            raise ConfigError(
+                "offline=True takes answers from a ledger alone; name it: ledger=FILE"
+            )
         self.budget = budget or Budget(max_calls=config.max_calls, max_cost=config.max_cost)
 
     def connect(
@@ -135,6 +140,7 @@ class Layers:
                     api_key=api_key if same else None,
                     concurrency=config.workers,
                     timeout=config.timeout,
+                    offline=config.offline,
                 )
                 # A model of the user's own is taken as it is: its failures may be meant.
                 made[key] = self.around(chat, retried=by_name)
@@ -164,7 +170,13 @@ class Layers:
             model = Budgeted(model, self.budget)
         if self.ledger is not None and (self._every_model or hasattr(chat, "endpoint")):
             # Processes find each other's batches by their notes.
-            model = Ledgered(model, self.ledger, asked=chat, among_processes=not config.batch)
+            model = Ledgered(
+                model,
+                self.ledger,
+                asked=chat,
+                among_processes=not config.batch,
+                offline=config.offline or isinstance(chat, Recording),
+            )
         return model
 
     def _batch_place(self) -> tuple[Path, Ledger]:

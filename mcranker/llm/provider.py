@@ -55,6 +55,7 @@ PROVIDERS: Registry[Provider] = Registry(
         "rerank-logits": "mcranker.llm.providers.rerank:RERANK_LOGITS",
         "embed": "mcranker.llm.local.provider:EMBEDDINGS",
         "crossencoder": "mcranker.llm.local.provider:CROSS_ENCODER",
+        "recording": "mcranker.llm.recording:RECORDING",
     },
     ConfigError,
     lambda found: isinstance(found, Provider),

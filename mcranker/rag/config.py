@@ -20,7 +20,16 @@ from personas.io.lines import read_text
 
 LONGEST_FILE = 1_000_000  # bytes of a pipeline's file
 LIMITS = (
-    *("max_calls", "max_cost", "deadline", "batch", "concurrency", "query_concurrency", "timeout"),
+    *(
+        "max_calls",
+        "max_cost",
+        "deadline",
+        "batch",
+        "offline",
+        "concurrency",
+        "query_concurrency",
+        "timeout",
+    ),
     *("requests_per_minute", "tokens_per_minute", "temperature", "seed", "cache_variant"),
     "repair_attempts",
 )

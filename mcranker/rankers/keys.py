@@ -26,7 +26,7 @@ from personas.registry import Registry
 
 NAMED = (
     *("ranker", "model", "base_url", "team", "team_size", "scoring", "ensemble", "depth"),
-    *("max_cost", "ledger"),
+    *("max_cost", "ledger", "offline"),
 )
 """Options with flags of their own on the command line."""
 LONGEST_FILE = 1_000_000

@@ -152,8 +152,7 @@ def test_within_mcranker_imports_point_down() -> None:
 
 def test_what_is_no_command_imports_nothing_of_one() -> None:
     commands = {"mcranker.cli", "beir_eval.cli"}
-    # `mcranker demo` is a command itself.
-    entries = {"mcranker.__main__", "beir_eval.__main__", "beir_eval.demo"}
+    entries = {"mcranker.__main__", "beir_eval.__main__"}
 
     def is_command(module: str) -> bool:
         return any(module == each or module.startswith(f"{each}.") for each in commands)

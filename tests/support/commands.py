@@ -19,7 +19,6 @@ COMMANDS = {
         {
             **VERBS,
             "inspect": LazyVerb("beir_eval.cli.inspect", ""),
-            "demo": LazyVerb("beir_eval.cli.demo", ""),
             "compare": LazyVerb("beir_eval.cli.compare", ""),
         },
     ),

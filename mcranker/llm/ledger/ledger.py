@@ -32,6 +32,7 @@ from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.ledger.store import MOST_KEYS, LedgerStore, NewAnswer
+from mcranker.llm.recording import not_recorded
 from mcranker.logs import safe_logger
 
 _RENEWALS = 3  # in a lease
@@ -155,8 +156,10 @@ class Ledgered(Wrapper):
         *,
         asked: ChatModel | None = None,
         among_processes: bool = True,
+        offline: bool = False,
     ) -> None:
         super().__init__(model)
+        self._offline = offline
         self._asked = asked or model
         self._ledger = ledger
         self._store = ledger.store
@@ -172,7 +175,11 @@ class Ledgered(Wrapper):
     def around(self, model: ChatModel) -> Ledgered:
         """The same ledger before another model that asks the same one in the end."""
         return Ledgered(
-            model, self._ledger, asked=self._asked, among_processes=self._among_processes
+            model,
+            self._ledger,
+            asked=self._asked,
+            among_processes=self._among_processes,
+            offline=self._offline,
         )
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -189,14 +196,17 @@ class Ledgered(Wrapper):
 
     async def mark_unusable(self, request: ChatRequest) -> None:
         """Note that the answer to `request` could not be read."""
-        await self._store.mark_unusable(request_key(self._asked, request))
+        if not self._offline:
+            await self._store.mark_unusable(request_key(self._asked, request))
 
     async def _ask(self, flight: InFlight, request: ChatRequest) -> ChatReply:
         store, keys = self._store, (flight.key,)
         try:
             reply = None
-            if not (self._new and self._among_processes):  # else a claim finds it out as well
+            if self._offline or not (self._new and self._among_processes):  # a claim looks too
                 reply = (await store.get_many(keys)).get(flight.key)
+            if reply is None and self._offline:
+                raise not_recorded(self.name)
             if reply is None and self._among_processes:
                 reply = await self._in_flight.claim(flight)
             elif reply is None:
