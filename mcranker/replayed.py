@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from mcranker.errors import ConfigError, MCRankerError
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Wrapper
@@ -52,13 +52,17 @@ def replies_of(ranking: RankingRecord, ledger: str) -> Replies:
         raise ConfigError(f"ranker={ranking.ranker!r} gives no scores of passages by themselves")
     if isinstance(place := place_of(ledger), Path) and not place.exists():
         raise ConfigError(f"there is no ledger {ledger!r}; name the ranking's")
-    fields = {
+    fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in ranking.config.items()
         if name in kind.config_class.model_fields
     }
-    team = {"team": ranking.team.model_copy(update={"locked": True})} if ranking.team else {}
-    models = {f"{role}_model": name for role, name in ranking.models.items() if role in kind.roles}
+    team: dict[str, Any] = (
+        {"team": ranking.team.model_copy(update={"locked": True})} if ranking.team else {}
+    )
+    models: dict[str, Any] = {
+        f"{role}_model": name for role, name in ranking.models.items() if role in kind.roles
+    }
     hits = sorted(ranking.hits, key=lambda hit: hit.first_stage_rank)
     docs = [Passage(hit.doc_id, hit.text, hit.title) for hit in hits]
     with kind(ledger=ledger, **{**fields, **_UNLIMITED, **_ALL}, **team, **models) as ranker:

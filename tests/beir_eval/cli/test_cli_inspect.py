@@ -211,7 +211,11 @@ def test_prompts_and_replies_are_on_the_page(tmp_path: Path) -> None:
     examples = Path(__file__).parents[3] / "examples"
     saved, page = tmp_path / "ranking.json", tmp_path / "why.html"
     docs = [json.loads(line) for line in (examples / "masks.jsonl").read_text().splitlines()]
-    place = {"model": RECORDED, "ledger": examples / "masks.ledger", "offline": True}
+    place: dict[str, Any] = {
+        "model": RECORDED,
+        "ledger": examples / "masks.ledger",
+        "offline": True,
+    }
     with MCRanker(**place) as ranker:
         saved.write_text(ranker.rank("best masks against covid", docs).to_json())
     assert shown(saved, "--html", page, "--ledger", examples / "masks.ledger") == []
