@@ -24,6 +24,7 @@ from pydantic_core import PydanticSerializationError
 from beir_eval.errors import RunFolderError
 from mcranker.config import explain
 from mcranker.logs import safe_logger
+from personas.errors import fault
 from personas.io.atomic import write_whole
 from personas.io.lines import LONGEST_RANKING, read_lines, read_whole
 
@@ -119,7 +120,7 @@ def read_form(path: Path, form: type[Form]) -> Form:
     except ValidationError as failure:
         first = failure.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        raise RunFolderError(f"{path}: {where}: {first['msg']}") from failure
+        raise RunFolderError(f"{path}: {fault(first, where)}") from failure
 
 
 def _take(file: BinaryIO) -> bool:

@@ -23,6 +23,7 @@ from beir_eval.report.forms import environment_of_reports
 from beir_eval.report.model import Figure
 from beir_eval.report.tables import NOTHING, Entry, Table, measure_text, p_text
 from mcranker import DirectRanker, MCRanker, Passage, Query, Ranker, Ranking
+from mcranker.llm.limits.budget import Budget
 from personas import Criterion, Member, Persona, Rubric, Team, library
 from personas.format import signed
 from personas.report.formats import printable
@@ -133,10 +134,12 @@ async def steer(
 ) -> tuple[Steered, ...]:
     """Rank the collection in every way, and measure it; `options` go to all rankers."""
     rankings: dict[str, list[Ranking]] = {}
+    options = {**options}
+    budget = Budget(**{name: options.pop(name, None) for name in ("max_calls", "max_cost")})
     for wish in wishes():
         for label, ranker in ways(wish, options).items():
             async with ranker:
-                async for ranked in ranker.arank_many(work(wish)):
+                async for ranked in ranker.within(budget).arank_many(work(wish)):
                     rankings.setdefault(label, []).append(ranking := ranked.result())
                     note(ranking)
     return measured(rankings)

@@ -1,6 +1,6 @@
 """Rerank a data set with a team and with DIRECT, and print a report.
 
-pip install 'mcranker[local,eval]'
+pip install '.[local,eval]'
 python examples/beir.py local            # the embedded model
 python examples/beir.py openai           # needs OPENAI_API_KEY
 python examples/beir.py anthropic        # needs ANTHROPIC_API_KEY

@@ -1,6 +1,6 @@
 """Train a small cross-encoder on the scores that a team gave in a run.
 
-pip install 'mcranker[crossencoder,eval]' accelerate datasets
+pip install '.[crossencoder,eval]' accelerate datasets
 beir-eval run --dataset scifact --split train --ranker mcranker --model openai:NAME --out runs
 python examples/distil.py runs microsoft/MiniLM-L12-H384-uncased student
 mcranker rank "…" --docs passages.jsonl --ranker rerank --model crossencoder:student

@@ -1,6 +1,6 @@
 """A Haystack pipeline in which a team of personas reranks what BM25 finds.
 
-pip install "mcranker[haystack,local,eval]"
+pip install ".[haystack,local,eval]"
 python examples/haystack_rerank.py                    # embedded local model
 python examples/haystack_rerank.py openai:gpt-6-luna  # needs OPENAI_API_KEY
 """

@@ -1,6 +1,6 @@
 """A LangChain retriever whose documents a team of personas reranks.
 
-pip install "mcranker[langchain,local,eval]" langchain-classic
+pip install ".[langchain,local,eval]" langchain-classic
 python examples/langchain_rerank.py                    # embedded local model
 python examples/langchain_rerank.py openai:gpt-6-luna  # needs OPENAI_API_KEY
 """

@@ -1,6 +1,6 @@
 """A LlamaIndex retriever whose nodes a team of personas reranks.
 
-pip install "mcranker[llamaindex,local,eval]"
+pip install ".[llamaindex,local,eval]"
 python examples/llamaindex_rerank.py                    # embedded local model
 python examples/llamaindex_rerank.py openai:gpt-6-luna  # needs OPENAI_API_KEY
 """

@@ -1,6 +1,6 @@
 """A PyTerrier experiment: BM25, and BM25 reranked by a team of personas.
 
-pip install "mcranker[pyterrier,local,eval]"
+pip install ".[pyterrier,local,eval]"
 python examples/pyterrier_experiment.py                    # embedded local model
 python examples/pyterrier_experiment.py openai:gpt-6-luna  # needs OPENAI_API_KEY
 

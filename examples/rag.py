@@ -1,6 +1,6 @@
 """Answers with sources over a folder of documents, and over a retriever of your own.
 
-pip install "mcranker[local,rag]"
+pip install ".[local,rag]"
 python examples/rag.py DOCUMENTS QUESTION                      # best sentences, embedded models
 python examples/rag.py DOCUMENTS QUESTION openai:gpt-6-luna    # needs OPENAI_API_KEY
 """

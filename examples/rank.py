@@ -1,6 +1,6 @@
 """Rank passages for a query, show why, and keep the team.
 
-pip install 'mcranker[local]'
+pip install '.[local]'
 python examples/rank.py                                   # embedded local model
 python examples/rank.py --model openai:gpt-6-luna         # needs OPENAI_API_KEY
 python examples/rank.py --model openai:qwen3 --base-url http://localhost:8000/v1

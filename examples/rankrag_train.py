@@ -1,6 +1,6 @@
 """Train a chat model on the examples of `mcranker rankrag`; only the replies are learned.
 
-pip install 'mcranker[eval]' peft trl
+pip install '.[eval]' peft trl
 mcranker rankrag recipe.toml --out data
 python examples/rankrag_train.py data/stage2.jsonl meta-llama/Llama-3.1-8B-Instruct rankrag-8b \
     --lora 16 --at-once 2

@@ -1,6 +1,6 @@
 """Rank the queries of a Ray Dataset by two actors over one ledger.
 
-pip install 'mcranker[ray,local]'
+pip install '.[ray,local]'
 python examples/ray_dataset.py                    # embedded local model
 python examples/ray_dataset.py openai:gpt-6-luna  # needs OPENAI_API_KEY
 """

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from mcranker import ChatReply, ChatRequest
-from mcranker.cli.demo import rankings
+from mcranker.demo import rankings
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import connect
 from mcranker.llm.recording import RECORDED, Recording

@@ -1,6 +1,6 @@
 """A ranking as an OpenTelemetry trace, printed to the console.
 
-pip install 'mcranker[local]' opentelemetry-sdk
+pip install '.[local]' opentelemetry-sdk
 python examples/traces.py
 
 With an OTLP exporter instead, the same spans go to Phoenix, Jaeger, Grafana, or wherever traces are

@@ -1,6 +1,6 @@
 """Rank in two stages: DIRECT judges every passage, a team of personas the best of them.
 
-pip install 'mcranker[local]'
+pip install '.[local]'
 python examples/two_stage.py                            # the embedded encoder, without a key
 python examples/two_stage.py --model openai:gpt-6-luna  # needs OPENAI_API_KEY
 """

@@ -24,7 +24,7 @@ from mcranker.llm.chat import Capabilities
 from mcranker.llm.limits.rate_limiter import MOST_LEARNED
 from mcranker.replies.scoring import SCORINGS, TYPED_SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
-from personas.errors import shown
+from personas.errors import fault, shown
 from personas.ranking.usage import Stage
 from personas.sanitize import can_be_encoded
 
@@ -441,7 +441,6 @@ def explain(error: ValidationError, model: type[BaseModel] = RankerConfig) -> st
                 break
             owner = kind
         name = ".".join(names)
-        why = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else detail["msg"]
         if detail["type"] == "extra_forbidden":
             close = difflib.get_close_matches(names[-1], owner.model_fields, n=1)
             meant = ".".join([*names[:-1], *close])
@@ -450,5 +449,5 @@ def explain(error: ValidationError, model: type[BaseModel] = RankerConfig) -> st
         elif detail["type"] == "missing":
             problems.append(f"the key {name!r} is missing; add it")
         else:
-            problems.append(f"{name}={shown(detail['input'])}: {why}" if name else why)
+            problems.append(fault(detail, name))
     return "; ".join(problems)

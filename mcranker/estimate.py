@@ -222,7 +222,7 @@ class EstimatingChat(Wrapper):
         labels, questions = request.labels, request.questions
         text = "" if labels or request.continuation or questions else EXPLANATION
         if request.schema is not None:
-            text = json.dumps(_filled(request.schema.schema, self._team_size))
+            text = json.dumps(_filled(request.schema.schema, self._team_size, request.schema.items))
         input_tokens = math.ceil(prompt_bytes(request) / BYTES_A_TOKEN)
         output_tokens = REPLY_TOKENS + len(questions) + math.ceil(len(text) / BYTES_A_JSON_TOKEN)
         return ChatReply(
@@ -241,7 +241,7 @@ def _answered(question: Question) -> Answer:
     return Answer(0.5 if question.kind == "yes_no" else question.top / 2)
 
 
-def _filled(schema: Mapping[str, Any], team_size: int) -> Any:
+def _filled(schema: Mapping[str, Any], team_size: int, items: int) -> Any:
     """A value of the schema's form: teams, rubrics and properties as usual, else the middle."""
     properties = schema.get("properties", {})
     if "Identities" in properties:
@@ -257,7 +257,7 @@ def _filled(schema: Mapping[str, Any], team_size: int) -> Any:
         named = [{"Property": f"Property {n}", **listed} for n in range(1, PROPERTIES + 1)]
         return {"Reason": EXPLANATION, "Relevance": EXPLANATION, "Properties": named}
     if properties:
-        return {name: _filled(each, team_size) for name, each in properties.items()}
+        return {name: _filled(each, team_size, items) for name, each in properties.items()}
     match schema:
         case {"enum": [*values]}:
             return values[len(values) // 2]
@@ -265,5 +265,5 @@ def _filled(schema: Mapping[str, Any], team_size: int) -> Any:
             low = schema.get("minimum", 0)
             return (low + schema.get("maximum", low)) // 2
         case {"type": "array"}:
-            return [_filled(schema.get("items", {}), team_size)]
+            return [_filled(schema.get("items", {}), team_size, items)] * items
     return EXPLANATION

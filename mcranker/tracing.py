@@ -1,4 +1,4 @@
-"""Rankings as OpenTelemetry traces, after OpenInference's conventions; see docs/traces.md.
+"""Rankings as OpenTelemetry traces, after OpenInference's conventions; see docs/calls.md.
 
 There are spans only in programs that have set a tracer provider. In others nothing is imported,
 and a call costs one look-up more.

@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from personas import library
-from personas.errors import SchemaError, shown
+from personas.errors import SchemaError, fault, shown
 from personas.format import counted
 from personas.io import lines
 from personas.io.atomic import write_whole
@@ -390,4 +390,4 @@ def _explain(detail: Mapping[str, Any], model: type[BaseModel]) -> str:
     if kind == "value_error":
         return str(detail["ctx"]["error"])
     quotes = " (put it in quotes)" if kind == "string_type" else ""
-    return f"{detail['msg']}, got {shown(detail['input'])}{quotes}"
+    return f"{fault(detail)}{quotes}"

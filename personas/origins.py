@@ -15,7 +15,7 @@ ORIGINS: dict[str, str] = {
     "fixed": "fixed by the method",
     "recruited": "recruited by the model",
     "library": "from the library",
-    "human": "added by a person",
+    "human": "added by hand",
 }
 """Origin of a member on its team, in words."""
 
@@ -47,7 +47,7 @@ def edited(member: Member) -> bool:
 
 def origin(member: Member) -> str:
     """Where the member comes from, and whether a person edited it, in words."""
-    return ORIGINS[member.origin] + "; edited by a person" * edited(member)
+    return ORIGINS[member.origin] + "; edited by hand" * edited(member)
 
 
 def _digest(member: Member) -> str:

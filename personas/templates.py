@@ -104,6 +104,7 @@ _SPELLED = re.compile(r"[A-Z]{1,3}|[B-DF-HJ-NP-TV-Z]+")
 _VOWEL_IN_SPEECH = re.compile(
     r"(?!eu|uni(?!n|d|m)|u[kstr][aeiou]|ukr|one|once)[aeiou]|heir|honest|hono|hour", re.IGNORECASE
 )
+_ARTICLE = re.compile(r"(?:an?|the)\s|(?:An?|The)\s+(?=[a-z])")
 _OPEN = Own("\0")
 
 
@@ -177,7 +178,7 @@ class Template:
         return known
 
 
-_JINJA = SandboxedEnvironment(undefined=jinja2.StrictUndefined, trim_blocks=True)
+_JINJA = SandboxedEnvironment(undefined=jinja2.StrictUndefined)
 
 
 @cache
@@ -199,7 +200,7 @@ def _names(text: str) -> frozenset[str]:
 def with_article(name: str) -> str:
     """``a nurse``, ``an NLP scientist``, by how the first word sounds; ``the nurse`` as it is."""
     word = next(iter(_WORD.findall(name)), "")
-    if word.casefold() in ("a", "an", "the"):
+    if _ARTICLE.match(name):
         return name
     spelled = _SPELLED.fullmatch(word)  # letter by letter: "en-el-pee"
     vowel = word[0] in "AEFHILMNORSX" if spelled else _VOWEL_IN_SPEECH.match(word)

@@ -189,7 +189,7 @@ def test_numbers_of_a_configuration_are_in_range(name: str) -> None:
     """Whole numbers have 64 bits, all others are finite."""
     odd: tuple[Any, ...] = (math.nan, math.inf, -math.inf, 10**400, "x", [])
     for value in (*odd, *((HUGE, -HUGE, {}) if name in WHOLE.split() else (-1,))):
-        with pytest.raises(ConfigError, match=f"^{name}="):
+        with pytest.raises(ConfigError, match=f"^{name} must be "):
             RankerConfig.of(None, {name: value})
 
 

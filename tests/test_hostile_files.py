@@ -93,7 +93,7 @@ def test_hostile_json_is_refused_in_a_few_words(kind: str, tmp_path: Path) -> No
         ("x" * LARGEST + "x", "longer than 1 MB; make it smaller"),
         (
             "members:\n" + "".join(f"- persona: {{name: p{n}}}\n" for n in range(101)),
-            "should have at most 100 items",
+            "must have at most 100 items",
         ),
     ],
 )

@@ -1,7 +1,11 @@
-"""Blocks of the README, the tutorial and the page on answers, run in order in an empty folder."""
+"""Blocks of pages, run in order in an empty folder.
+
+A block that begins with "# needs" (a key, a server, data) is not run.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -17,14 +21,18 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from click import Context
 
 from mcranker.rankers.keys import keys_of
+from personas import Team, load
 from tests.mcranker.cli.test_cli_process import environment, reply
-from tests.support.commands import call
+from tests.support.commands import COMMANDS, call
 from tests.support.loopback import deaf_port, serve_in_thread
 
 ROOT = Path(__file__).parents[1]
-README, TUTORIAL, RAG = (ROOT / name for name in ("README.md", "docs/tutorial.md", "docs/rag.md"))
+README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
+RUN = "tutorial rag serve calls scale security evaluation models prompts rankers report teams"
+RUN_PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in RUN.split())]
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 SECONDS = 120  # after which a block counts as stuck
 # Lines of our commands alone, with nothing for a shell to do.
@@ -41,11 +49,11 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 def model() -> Iterator[dict[str, str]]:
     """Variables under which a hosted model is a server of the loopback."""
     with serve_in_thread(reply) as server:
-        yield {"OPENAI_BASE_URL": server.url}
+        yield {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "-", "ANTHROPIC_API_KEY": "-"}
 
 
 @pytest.mark.local_model
-@pytest.mark.parametrize("page", [README, TUTORIAL, RAG], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUN_PAGES, ids=lambda page: page.stem)
 @pytest.mark.filterwarnings("ignore")
 def test_the_blocks_run_in_order(
     page: Path, model: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -59,11 +67,13 @@ def test_the_blocks_run_in_order(
     with deaf_port() as port:
         pass  # free again, for the service
     for language, content in blocks(page):
+        if content.startswith("# needs "):
+            continue
         match language:
             case "text":
                 assert_shown(content, output)
             case "sh":
-                lines = INSTALLED.sub("", content).replace("8080", str(port))
+                lines = INSTALLED.sub("", content).replace("8080", str(port)).replace("\\\n", "")
                 hosted = model if "openai:" in lines else {}
                 if OWN.fullmatch(lines):
                     with patch.dict(os.environ, given | hosted, clear=True):
@@ -71,9 +81,15 @@ def test_the_blocks_run_in_order(
                 else:
                     output = run(["bash", "-euc", lines], tmp_path, given | hosted)
             case "python":
-                with patch.dict(os.environ, given, clear=True), redirect_stdout(StringIO()) as said:
+                env = given | (model if "openai:" in content else {})
+                with patch.dict(os.environ, env, clear=True), redirect_stdout(StringIO()) as said:
                     exec(compile(content, page.name, "exec"), {"__name__": "__main__"})
                 output = said.getvalue()
+            case "json":
+                assert json.loads(content)
+            case "yaml":
+                (tmp_path / "mine.yaml").write_text(content, "utf-8")
+                assert load(Team, tmp_path / "mine.yaml").members
             case "toml":
                 (tmp_path / "mine.toml").write_text(content, "utf-8")
             case _:
@@ -121,10 +137,23 @@ def assert_shown(shown: str, output: str) -> None:
 
 def test_the_extras_of_install_lines_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    texts = "".join(page.read_text("utf-8") for page in (README, TUTORIAL, RAG))
+    texts = "".join(page.read_text("utf-8") for page in RUN_PAGES)
     named = {name for found in INSTALLED.findall(texts) for name in found.split(",")}
     assert named
     assert named <= extras["optional-dependencies"].keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_verbs_and_flags_of_blocks_exist(page: Path) -> None:
+    text = "".join(text for kind, text in blocks(page) if kind in ("", "sh"))
+    for line in re.findall(
+        r"^(?:mcranker|beir-eval|personas) [a-z].*", text.replace("\\\n", ""), re.MULTILINE
+    ):
+        program, verb, *words = shlex.split(line, comments=True)
+        command = COMMANDS[program].get_command(Context(COMMANDS[program]), verb)
+        assert command
+        known = {"--help", *(flag for each in command.params for flag in each.opts)}
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, line
 
 
 def test_the_readmes_options_exist() -> None:

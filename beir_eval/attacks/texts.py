@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from beir_eval.errors import SettingError
 from beir_eval.experiment.suite_form import hint
 from mcranker.rankers.keys import read_toml
+from personas.errors import fault
 from personas.ranking.suspicions import SuspicionDetector, keywords_of
 from personas.ranking.types import Passage, Query
 
@@ -82,7 +83,7 @@ def load_attacks(path: str | None = None, names: Sequence[str] = ()) -> Attacks:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise SettingError(f"{place}: {where}: {first['msg']}") from error
+        raise SettingError(f"{place}: {fault(first, where)}") from error
     ids = [each.id for each in form.attacks]
     for each in form.attacks:
         if each.number not in form.classes or ids.count(each.id) > 1:

@@ -228,7 +228,7 @@ command = Verb(
       beir-eval judge ./mine bm25.trec --model openai:NAME --out mine/qrels/model.tsv
 
     The first documents of the runs are judged. OUT has the model's grades and nothing of
-    people's; OUT.judge.json beside it says what gave them. A pair whose grade cannot be had is
+    people's; OUT.judge.json beside it says what gave them. A pair whose grade could not be read is
     left out. The same command goes on where it was stopped.
     """,
 )

@@ -218,7 +218,7 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
 
 
 def _obtainable(entry: Known) -> str:
-    """Return the data set's id; raise a `DatasetError` if it cannot be had."""
+    """Return the data set's id; raise a `DatasetError` if there is none."""
     folder = f"give a folder in BEIR format that is called {entry.name!r}"
     if entry.ir_datasets is None:
         raise DatasetError(f"{entry.name!r} cannot be downloaded: {entry.licence}; then {folder}")

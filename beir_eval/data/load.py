@@ -85,28 +85,44 @@ def load(
     return load_id(name, Wanted(name, name, "", split, judged_only, entry))
 
 
+_FIRST_GRADES = {
+    "odds": 2,
+    "fit": 2,
+    "trial": 2,
+    "cloth": 1,
+    "shield": 1,
+    "wash": 0,
+    "shop": 0,
+    "clay": 0,
+}
 DEPTH = 12
 """Passages of a query."""
 
 
 def examples() -> Sequence[dict[str, Any]]:
-    """The queries of the mini collection, each with BM25's first passages and its judgements.
+    """The query of the recording, then those of the mini collection with BM25's first passages.
 
     Returns:
         ``query``; ``documents``: records with ``_id``, ``title`` and ``text``, in BM25's order;
         ``grades``: document id -> judgement, above 0 for relevant, of all that are judged.
     """
+    from mcranker.demo import QUERY, passages
+
     dataset = load("mini")
     run = retrieve(dataset, DEPTH)
+    first = {"query": QUERY, "documents": passages(), "grades": _FIRST_GRADES}
     return [
-        {
-            "query": text,
-            "documents": [
-                {"_id": name, "title": passage.title, "text": passage.text}
-                for name, _ in run[query_id]
-                for passage in (dataset.corpus[name],)
-            ],
-            "grades": dict(dataset.qrels.get(query_id, {})),
-        }
-        for query_id, text in dataset.queries.items()
+        first,
+        *(
+            {
+                "query": text,
+                "documents": [
+                    {"_id": name, "title": passage.title, "text": passage.text}
+                    for name, _ in run[query_id]
+                    for passage in (dataset.corpus[name],)
+                ],
+                "grades": dict(dataset.qrels.get(query_id, {})),
+            }
+            for query_id, text in dataset.queries.items()
+        ),
     ]

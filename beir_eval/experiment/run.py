@@ -108,7 +108,7 @@ class Experiment:
         """Return the input of rankers for a data set.
 
         Raises:
-            DatasetError: it cannot be had; see `beir_eval.load`.
+            DatasetError: it cannot be loaded; see `beir_eval.load`.
             SettingError, RunError, ExtraMissing: the first stage cannot be run.
         """
         from beir_eval.data.first_stage import find

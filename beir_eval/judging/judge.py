@@ -28,6 +28,7 @@ from mcranker.config import RankerConfig
 from mcranker.errors import FATAL_ERRORS, BudgetExceeded
 from mcranker.inputs.trec import Run, read_trec
 from mcranker.method.annotator import ScorePrompt
+from mcranker.method.questions import QuestionSheet
 from mcranker.method.session import Session
 from mcranker.paths import is_folder
 from mcranker.rankers.direct import DirectRanker
@@ -132,8 +133,10 @@ class UmbrelaRanker(DirectRanker):
         own = self.prompts.hashes_of(OPTIONAL_PROMPTS["umbrela"])
         return {**super().hashes_for(config), **own}
 
-    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt:
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
         config, prompts = session.config, session.prompts
+        if config.questions is not None:  # an encoder
+            return super()._asks(session, members)
         answer = UmbrelaScoring(config, prompts) if config.scoring == "integer" else None
         return ScorePrompt(prompts[self.prompt], session, answer=answer)
 

@@ -195,7 +195,7 @@ def _ask(ctx: click.Context) -> int:
     if result.kind == "none":
         say(f"error: there is no answer: {result.failure}")
     elif params["report"] is not None and not quiet:
-        say(f"wrote {params['report']}, the page that shows why")
+        say(f"wrote {params['report']}")
     elif not quiet:
         say("for a page that shows why, ask again with --report why.html; answers are kept")
     return code

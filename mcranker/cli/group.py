@@ -56,7 +56,7 @@ VERBS = {
     "index": LazyVerb("mcranker.cli.documents:index", "Make an index of documents, or add to one."),
     "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as others do, or by MCP."),
     "models": LazyVerb("mcranker.cli.models", "List, download and check models."),
-    "ledger": LazyVerb("mcranker.cli.ledger", "Inspect, copy, prune and verify kept answers."),
+    "ledger": LazyVerb("mcranker.cli.ledger", "Inspect, copy, prune and verify the answer cache."),
 }
 
 PERSONAS = {

@@ -226,7 +226,7 @@ command = Verb(
         chosen("--all everything", "All answers.", is_flag=True),
         chosen("--dry-run", "Only count them.", is_flag=True),
     ],
-    help="""Inspect, copy, prune and verify the answers that are kept.
+    help="""Inspect, copy, prune and verify the answer cache.
 
     Every answer of a model is kept in one file or database, the ledger, so that the same question
     is not paid for twice. Without an option: how many there are, by model and stage, and what they

@@ -114,9 +114,7 @@ def given_options(
     try:
         options = read_options(table, known, what)
     except ConfigError as error:
-        name, equals, rest = str(error).partition("=")
-        said = f"{name} = {rest}" if equals and name in table else error
-        raise ConfigError(f"{path}: {said}") from error
+        raise ConfigError(f"{path}: {error}") from error
     check_names(pairs, known, what)
     given |= {name: known[name].joined(values) for name, values in pairs.items()}
     options |= read_options(given, known, what)

@@ -232,7 +232,7 @@ def worker_flag() -> click.Parameter:
     """``--worker``."""
     return flag(
         "--worker",
-        "Do the queries that no other worker over the same ledger has taken; write no results. "
+        "Take unclaimed queries only, of workers over one ledger; write no results. "
         "max_calls and max_cost hold for all workers together over PostgreSQL, and for each over a "
         "file.",
         is_flag=True,

@@ -163,7 +163,7 @@ def _ranked(
 
 def _advice(given: Mapping[str, Any], *, many: bool) -> str:
     if given.get("report") is not None:
-        return f"wrote {given['report']}, the page that shows why"
+        return f"wrote {given['report']}"
     if given["save"] is not None:
         command = f"mcranker inspect {shlex.quote(given['save'])}{' --query ID' * many}"
         return f"for a page that shows why: {command} --html why.html"

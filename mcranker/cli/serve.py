@@ -41,8 +41,11 @@ def _serve(ctx: click.Context) -> int:
     refuse(
         ctx,
         *(
-            (by_mcp and given[name], f"--{name.replace('_', '-')} does not go with --mcp")
-            for name in ("allow_no_keys", "check", "new_key", "unscored")
+            (
+                by_mcp and given[name] not in (None, False),
+                f"--{name.replace('_', '-')} does not go with --mcp",
+            )
+            for name in ("allow_no_keys", "check", "new_key", "unscored", "fail_open")
         ),
     )
     if given["new_key"]:
@@ -132,8 +135,8 @@ def _settings(ctx: click.Context) -> Settings:
     from mcranker.serve import settings as made
 
     if params["config"] is not None and made.TABLES & read_toml(params["config"]).keys():
-        own = ("option", "unscored", "index", "preset", "pipeline")
-        if given := [*flag_options(ctx), *(name for name in own if params[name])]:
+        own = ("option", "unscored", "fail_open", "index", "preset", "pipeline")
+        if given := [*flag_options(ctx), *(name for name in own if params[name] not in (None, ()))]:
             raise click.UsageError(
                 f"--{given[0].replace('_', '-')} does not go with the tables of --config; "
                 "write it in the file",
@@ -157,6 +160,7 @@ def _settings(ctx: click.Context) -> Settings:
             names=("*",),
             per_request=free,
             unscored=params["unscored"] or "falling",
+            fail_open=params["fail_open"],
         )
         settings = made.Settings(rankers=(ranker,), answer=answer)
     changed = {name: params[name] for name in ("host", "port") if params[name] is not None}
@@ -215,6 +219,13 @@ command = Verb(
             "What clients get for documents that no judge scored, and from rankers that compare: "
             "numbers that fall with the rank (falling, the default), null, or an error.",
             type=click.Choice(["falling", "null", "error"]),
+        ),
+        served(
+            "--fail-open",
+            "When the model is down or late, keep the input order: the first document gets this "
+            "score, 0 to 1, the others less. Without: an error, or 0.01 falling where it is late.",
+            type=click.FloatRange(0, 1),
+            metavar="LEVEL",
         ),
         *pipeline_flags("Answers"),
         *option_flags(),

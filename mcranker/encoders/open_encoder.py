@@ -321,7 +321,7 @@ def _load(model: Path, tokenizer: Path, name: str, max_tokens: int) -> tuple[Any
     except ImportError as error:
         raise ConfigError(
             f"{name}: the local encoder does not load ({error}); "
-            "pip install --force-reinstall 'mcranker[local]'."
+            "pip install --force-reinstall onnxruntime tokenizers"
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -125,7 +125,7 @@ def of_record(record: Mapping[Any, Any], where: str) -> dict[str, Any]:
         seen = ", ".join([*kinds[:_SHOWN], *(["..."] if len(kinds) > _SHOWN else [])]) or "none"
         raise InputError(
             f"{where} has no text; its keys are {seen}: "
-            "put a string, or fields to show, under 'text'; docs/drop-in.md lists what is read"
+            "put a string, or fields to show, under 'text'; docs/serve.md lists what is read"
         )
     used = {
         "id": key_of(outer, ID_KEYS) or key_of(fields, ID_KEYS),

@@ -45,6 +45,8 @@ class ReplySchema:
 
     name: str
     schema: Mapping[str, Any]
+    items: int = field(default=1, compare=False)
+    """Items in each of its lists, for estimates; providers do not take such limits alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Judge:
     name: str
     description: str = ""
     instruction: str = ""
+    criteria: int = 0  # of a team, in the question's words
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def limited(models: Models, budget: Budget) -> Models:
 
 def layered(chat: ChatModel, *, config: RankerConfig, budget: Budget | None = None) -> ChatModel:
     """Put limits, retries and the budget around a model whose answers no ledger keeps."""
-    layers = Layers(config.model_copy(update={"batch": False}), None, budget)
+    layers = Layers(config.model_copy(update={"batch": False, "offline": False}), None, budget)
     return layers.around(chat, retried=True)
 
 
@@ -109,9 +109,10 @@ class Layers:
         self.ledger = ledger if isinstance(ledger, Ledger) else None
         if self.ledger is None and (place := place_of(ledger)) is not None:
             self.ledger = Ledger(place)
-        if config.offline and self.ledger is None:
+        if config.offline and (self.ledger is None or not _exists(self.ledger)):
             raise ConfigError(
-                "offline=True takes answers from a ledger alone; name it: ledger=FILE"
+                "offline=True takes answers from a ledger alone, and there is none; name it: "
+                "ledger=FILE"
             )
         self.budget = budget or Budget(max_calls=config.max_calls, max_cost=config.max_cost)
 
@@ -168,7 +169,8 @@ class Layers:
             model = Retrying(chat, limiter, attempts=attempts, first_wait=FIRST_WAIT)
         if self.budget.limited:
             model = Budgeted(model, self.budget)
-        if self.ledger is not None and (self._every_model or hasattr(chat, "endpoint")):
+        kept = self._every_model or config.offline or hasattr(chat, "endpoint")
+        if self.ledger is not None and kept:
             # Processes find each other's batches by their notes.
             model = Ledgered(
                 model,
@@ -187,6 +189,10 @@ class Layers:
             )
         path = self.ledger.path.resolve()  # as its log and its locks, beside the file itself
         return path.with_name(f"{path.name}.batches"), self.ledger
+
+
+def _exists(ledger: Ledger) -> bool:
+    return ledger.path is None or ledger.path.exists()
 
 
 def _kind(spec: ModelSpec) -> str:

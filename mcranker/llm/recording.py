@@ -28,8 +28,8 @@ class Recording:
 def not_recorded(model: str) -> RequestRejected:
     """The error for a call whose answer the ledger lacks."""
     return RequestRejected(
-        f"{model}: the ledger has no answer to this request, and offline nothing is asked; "
-        "rank without offline, or with the ledger that has it",
+        f"{model}: the ledger has no answer to this request, and nothing is asked; name the "
+        "ledger that has it, or a model to ask",
         model=model,
     )
 

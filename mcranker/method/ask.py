@@ -287,9 +287,8 @@ class Form:
             await self._ended.wait()
         if self._given_up and self._first is not None:
             raise FormNotKept(
-                f"{self._first.model} is given up, as {self._read} of {self._read + self._calls} "
-                "replies could be read; take another model, or a ranker that asks for less. The "
-                f"first that could not: {self._first}",
+                f"stopped: {self._read} of {self._read + self._calls} replies by "
+                f"{self._first.model} could be parsed; try another model. The first: {self._first}",
                 reply=self._first.reply,
                 model=self._first.model,
             ) from self._first

@@ -112,7 +112,7 @@ class BatchJudge(Actor[Rows]):
         if self._as_prompt:
             passages = [session.passage(row) for row in rows]
             turns, form["schema"] = self._sheet.as_prompt(passages, entries)
-            read = partial(self._sheet.read, count=len(rows), width=len(entries))
+            read = partial(self._sheet.read, count=len(rows), entries=entries)
         else:
             turns, (questions, state) = self._sheet.turns, self._asked(rows, entries)
             form |= {"questions": questions, "state": state}

@@ -186,6 +186,7 @@ class Ensembler(Actor[Scores]):
         self._column_count: int | None = None
         self._at_once = 1  # passages a call
         self._row_at: Sequence[int] = range(rows)  # in the order in which they are asked about
+        self._dealt = 1  # calls that the passages are dealt to
         self.judges: dict[int, Actor[Rows]] = {}
         self._columns: dict[int, Mapping[int, str]] = {}  # judge -> names of its columns
         self._next: dict[int, int] = {}  # judge -> row
@@ -215,9 +216,8 @@ class Ensembler(Actor[Scores]):
         self._at_once = most
         if rows and getattr(judge, "deals", False):
             # Passages are dealt round, so that each call has strong and weak ones.
-            calls = math.ceil(rows / most)
+            self._dealt = calls = math.ceil(rows / most)
             self._row_at = [row for call in range(calls) for row in range(call, rows, calls)]
-            self._at_once = math.ceil(rows / calls)
         self._most *= self._at_once
         await self.know_team(len(names), 1)
         await self.seat(judge, dict(enumerate(names)), 0)
@@ -295,7 +295,10 @@ class Ensembler(Actor[Scores]):
             while len(self._under_way) < self._most and (call := self._next_call()) is not None:
                 row, judge = call
                 rows = [row]
-                while len(rows) < self._at_once and (call := self._next_call()) is not None:
+                while len(rows) < self._at_once and self._goes_with(row, judge):
+                    call = self._next_call()
+                    if call is None:
+                        break
                     rows.append(call[0])
                 await self.judges[judge].tell(tuple(rows))
             may_assess = self._done == calls or (self.assessor and not self._assess_last)
@@ -310,6 +313,11 @@ class Ensembler(Actor[Scores]):
                 given = enumerate(self.matrix.rows[row])
                 scores = [(names[place], each.value if each else None) for place, each in given]
                 await self.assessor.tell((row, scores))
+
+    def _goes_with(self, row: int, judge: int) -> bool:
+        """True if the judge's next passage is dealt to the same call as `row`."""
+        place = self._next[judge]
+        return place < len(self._row_at) and (self._row_at[place] - row) % self._dealt == 0
 
     def _next_call(self) -> tuple[int, int] | None:
         """Return row and judge of an open call, once; None if there is none for now."""

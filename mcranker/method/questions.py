@@ -39,12 +39,15 @@ class QuestionSheet:
 
     by_persona = False
 
-    def __init__(self, members: Sequence[Member], session: Session) -> None:
+    def __init__(
+        self, members: Sequence[Member], session: Session, *, of_team: bool = False
+    ) -> None:
         self.entries: Sequence[Entry] = [Entry(0)]
         self._session = session
         self._levels = _levels(session)
         self._criteria = rubrics_as_text(members, session.prompts)["criteria"]
-        self._judge = Judge("", instruction=session.config.instruction)
+        read = sum(len(_criteria(each)) for each in members) if of_team else 0
+        self._judge = Judge("", instruction=session.config.instruction, criteria=read)
         self._has_criteria = any(map(_criteria, members))
 
     def ask(
@@ -72,9 +75,9 @@ class QuestionSheet:
             "task": Own(_text(self._task(str(2 * last // 5 or 1)))),
             "criteria": self._criteria,
             "judges": Own("\n\n".join(self._judges_in_words(entries))),
-            "by_criterion": self._by_criterion,
+            **self._flags,
             "passages": Own("\n\n".join(f"Passage {n}:\n{t}" for n, t in enumerate(fenced, 1))),
-            "scores": Own(", ".join(map(_of_entry, entries)) if len(entries) > 1 else ""),
+            "scores": Own(", ".join(map(_of_entry, entries)) if self.by_persona else ""),
             "number": str(len(entries)),
             "count": str(len(passages)),
             "k": str(last),
@@ -83,10 +86,11 @@ class QuestionSheet:
         turns = session.prompts["typed_reply"].render(values)
         return turns, pack_schema(len(passages), len(entries), last)
 
-    def read(self, reply: ChatReply, count: int, width: int) -> tuple[Answer, ...]:
+    def read(self, reply: ChatReply, count: int, entries: Sequence[Entry]) -> tuple[Answer, ...]:
         """The answers in the reply to `as_prompt`, of the passages and entries in their order."""
         last, top = len(self._levels) - 1, self._session.config.top
-        rows = read_pack(reply.text, count=count, width=width, top=last)
+        names = [*map(_of_entry, entries)]
+        rows = read_pack(reply.text, count=count, names=names, top=last)
         return tuple(
             missing(value) if isinstance(value, str) else Answer(value * top / last)
             for row in rows
@@ -99,14 +103,17 @@ class QuestionSheet:
         return self._task("two levels")
 
     @property
-    def _by_criterion(self) -> str:
-        return "yes" if any(entry.criterion is not None for entry in self.entries) else ""
+    def _flags(self) -> dict[str, str]:
+        """What the prompts ask: not empty for yes."""
+        flags = {
+            "has_judges": self.by_persona,
+            "has_criteria": self._has_criteria,
+            "by_criterion": any(entry.criterion is not None for entry in self.entries),
+        }
+        return {name: "yes" if flag else "" for name, flag in flags.items()}
 
     def _task(self, step: str) -> tuple[Turn, ...]:
-        flags = {"judges": self.by_persona, "criteria": self._has_criteria}
-        values = {name: "yes" if flag else "" for name, flag in flags.items()}
-        values |= {"by_criterion": self._by_criterion, "step": step}
-        return self._session.prompts["typed_task"].render(values)
+        return self._session.prompts["typed_task"].render({**self._flags, "step": step})
 
     def _judges_in_words(self, entries: Sequence[Entry]) -> Sequence[str]:
         return ()

@@ -158,7 +158,7 @@ async def _most_likely(
     )
     best = sorted(zip(chances, candidates, strict=True), key=lambda pair: -pair[0])
     return tuple(
-        _with_reason(member, f"Likely to judge it best (probability {p:.2f}).")
+        _with_reason(member, f"Best match for this query ({p:.0%}).")
         for p, member in best[: plan.recruits]
     )
 

@@ -257,9 +257,9 @@ def _checked(claim: Claim, texts: dict[int, _Text]) -> Citation:
                     claim._replace(quote=texts[number].text[slice(*place)]),
                     place,
                     number,
-                    note="no quote was given: this is the sentence with most of its words",
+                    note="no quote given; closest sentence",
                 )
-        return _cited(claim, note="no quote was given, and no sentence has half of its words")
+        return _cited(claim, note="no quote given, and no sentence has half of its words")
     parts = [part for each in _ELLIPSIS.split(quote) if (part := each.strip(_AROUND))]
     if "..." in quote and len(parts) == 1:
         (quote,) = parts

@@ -85,7 +85,7 @@ class DirectRanker(OneJudgeRanker):
 
     def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
         if session.config.questions is not None:
-            return QuestionSheet(members, session)
+            return QuestionSheet(members, session, of_team=self.by_team)
         if not members:
             return ScorePrompt(session.prompts["direct"], session)
         criteria = rubrics_as_text(members, session.prompts)

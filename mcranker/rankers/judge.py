@@ -98,7 +98,7 @@ class JudgeRanker(Ranker):
             old = before.model_dump()
             changes = [f"{k}={v!r}" for k, v in self.config.model_dump().items() if v != old[k]]
             logger.info(
-                "%s answers typed questions, so it works with %s unless you choose otherwise",
+                "%s answers typed questions: %s by default",
                 scoring.name,
                 ", ".join(changes),
             )

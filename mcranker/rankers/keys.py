@@ -20,7 +20,7 @@ from mcranker.errors import ConfigError
 from mcranker.llm.models import MODEL_OPTIONS, ROLES
 from mcranker.paths import is_file, is_folder
 from mcranker.rankers import RANKERS
-from personas.errors import shown
+from personas.errors import fault, shown
 from personas.io.lines import read_text
 from personas.registry import Registry
 
@@ -123,7 +123,6 @@ class Key:
 
     def read(self, value: Any) -> Any:
         """Convert a value of a command line or a file."""
-        given = value
         if isinstance(value, str):
             if value.lower() == "none" and NoneType in get_args(self.kind):
                 return None
@@ -138,7 +137,7 @@ class Key:
             return TypeAdapter[Any](kind).validate_python(value)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            raise ConfigError(f"{self.name}={shown(given)}: {first['msg']}") from error
+            raise ConfigError(fault(first, self.name)) from error
 
 
 def _fields(config: type[RankerConfig]) -> dict[str, Key]:

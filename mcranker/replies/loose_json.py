@@ -117,10 +117,6 @@ class Unreadable(ValueError):
     """A reply breaks the requested form; the text says in which way."""
 
 
-class MissingKey(Unreadable):
-    """No object of a reply has the key."""
-
-
 class Bare(str):
     """A text without quotes in the reply."""
 
@@ -153,13 +149,34 @@ class Found:
 
 def find(text: str, key: str) -> Found:
     """Find the one value under `key`, without regard to case, space and underscore."""
+    try:
+        return _find(_body(text), key)
+    except RecursionError as error:
+        raise Unreadable("it is nested too deeply.") from error
+
+
+def records_of(text: str) -> list[Mapping[str, Any]]:
+    """The objects of a reply that are meant, at least one."""
+    try:
+        objects, prose, _ = _objects(_body(text))
+    except RecursionError as error:
+        raise Unreadable("it is nested too deeply.") from error
+    records = [
+        each
+        for each, before in zip(objects, prose, strict=False)
+        if isinstance(each, Mapping) and not is_example(before)
+    ]
+    if not records:
+        raise Unreadable("it is not one JSON object.")
+    return records
+
+
+def _body(text: str) -> str:
+    """The answer, without the fence around it."""
     body = answer_of(text)
     if body.startswith("```"):
         body = _LANGUAGE.sub("", body.lstrip("`"), count=1).removesuffix("```").rstrip()
-    try:
-        return _find(body, key)
-    except RecursionError as error:
-        raise Unreadable("it is nested too deeply.") from error
+    return body
 
 
 def answer_of(text: str) -> str:
@@ -206,9 +223,8 @@ def _find(body: str, key: str) -> Found:
     wanted = fold(key)
     places = [place for place, each in records.items() if wanted in map(fold, each)]
     if not places:
-        if records:
-            raise MissingKey(f'the key "{key}" is missing.')
-        raise Unreadable("it is not one JSON object.")
+        missing = f'the key "{key}" is missing.' if records else "it is not one JSON object."
+        raise Unreadable(missing)
     value = _one([value_of(records[place], key) for place in places], key)
     if value is CUT:
         raise Unreadable("it breaks off before its end.")

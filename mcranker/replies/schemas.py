@@ -29,7 +29,8 @@ def criterion_scores_schema(count: int, top: int) -> ReplySchema:
 def pack_schema(count: int, width: int, top: int) -> ReplySchema:
     """Under each number of a passage, from 1, `width` integers from 0 to `top`, or the one."""
     listed = {"type": "array", "items": _integers(top)}
-    return ReplySchema("scores", _numbered(count, _integers(top) if width == 1 else listed))
+    each = _integers(top) if width == 1 else listed
+    return ReplySchema("scores", _numbered(count, each), items=width)
 
 
 def window_schema(count: int, properties: Sequence[str]) -> ReplySchema:

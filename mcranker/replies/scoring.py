@@ -164,9 +164,11 @@ SCORINGS: Registry[type[Scoring]] = Registry(
 
 def described_levels(prompts: PromptSet, top: int) -> dict[int, str]:
     """The levels of the prompt ``typed_levels`` and their places, spread evenly over 0 to `top`."""
-    described = prompts["typed_levels"].render({})[-1].text.splitlines()
+    turns = prompts["typed_levels"].render({})
+    described = "\n".join(turn.text for turn in turns).splitlines()
     last = max(1, len(described) - 1)
-    return {round(place * top / last): text for place, text in enumerate(described)}
+    places = {round(place * top / last): text for place, text in enumerate(described)}
+    return {**places, 0: described[0]}
 
 
 def levels_in_words(levels: Mapping[int, str]) -> Own:

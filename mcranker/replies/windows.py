@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from mcranker.replies.loose_json import CUT, MissingKey, Unreadable, find, fold, value_of
+from mcranker.replies.loose_json import CUT, Unreadable, find, fold, records_of, value_of
 from mcranker.replies.orders import first_number
 from mcranker.replies.read import by_number, integer_under, score_in
 from personas import Criterion, Rubric
@@ -136,7 +136,6 @@ _NUMBERED = re.compile(
     r"\A[\s\[(<*_#]*+(?:(?:passage|document|doc|text)[\s\[(<*_#:]*+)?([0-9]{1,9})[\s\])>*_.:]*+",
     re.IGNORECASE | re.ASCII,
 )
-_LETTERS = re.compile(r"[^\W\d]+")
 _ID_KEYS = ("passage", "number", "id", "doc", "document", "text")
 
 
@@ -200,48 +199,53 @@ def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWi
     )
 
 
-def read_pack(text: str, *, count: int, width: int, top: int) -> tuple[tuple[int | str, ...], ...]:
-    """Each passage's integers, 0 to `top`, or what is wrong with them.
+def read_pack(
+    text: str, *, count: int, names: Sequence[str], top: int
+) -> tuple[tuple[int | str, ...], ...]:
+    """Each passage's integers, 0 to `top`, or what is wrong with them; one for each name.
 
-    The reply is such as ``{"1": [7, 5], "2": [3, 4]}``, with one integer a judge, `width` in all.
+    The reply is such as ``{"1": [7, 5], "2": [3, 4]}``. Two objects must not differ about a
+    passage.
     """
-    record = _record_of_pack(text)
-    numbers = {name: _number(name) for name in record}
-    first = first_number([each for each in numbers.values() if each is not None], count)
+    entries = [
+        (number, value)
+        for record in records_of(text)
+        for name, value in _unwrapped(record).items()
+        if (number := _number(name)) is not None
+    ]
+    first = first_number([*dict.fromkeys(number for number, _ in entries)], count)
     said: dict[int, list[Any]] = {}
-    for name, number in numbers.items():
-        if number is not None:
-            said.setdefault(number - first, []).append(record[name])
-    return tuple(_pack_scores(said.get(place, ()), width, top, place) for place in range(count))
+    for number, value in entries:
+        if not 0 <= number - first < count:
+            raise Unreadable(f"it has a passage {number}, and there are {count}.")
+        said.setdefault(number - first, []).append(value)
+    found = tuple(_pack_scores(said.get(place, ()), names, top, place) for place in range(count))
+    if not any(isinstance(each, int) for row in found for each in row):
+        raise Unreadable(f"it has no score of the {count} passages: {found[0][0]}.")
+    return found
 
 
-def _record_of_pack(text: str) -> Mapping[str, Any]:
-    """The object whose keys are the numbers of passages, alone or under one key."""
-    problems = []
-    for key in ("1", "2", "0", "Passage 1", "Passage 2", "Passages", "Scores"):
-        try:
-            found = find(text, key)
-        except MissingKey as problem:
-            problems.append(problem)
-            continue
-        if key in ("Passages", "Scores") and isinstance(found.value, Mapping):
-            return found.value
-        if text.count("{") > 1:  # another object must not say otherwise
-            for name in found.record:
-                find(text, name)
-        return found.record
-    raise problems[0]
+def _unwrapped(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object whose keys are numbers, where it is all that another one holds."""
+    inner = [each for each in record.values() if isinstance(each, Mapping)]
+    return inner[0] if len(record) == len(inner) == 1 and not any(map(_number, record)) else record
 
 
-def _pack_scores(said: Sequence[Any], width: int, top: int, place: int) -> tuple[int | str, ...]:
+def _pack_scores(
+    said: Sequence[Any], names: Sequence[str], top: int, place: int
+) -> tuple[int | str, ...]:
     """The integers in the values under one passage's number, which agree."""
+    width = len(names)
     if not said:
         return ("no score of this passage",) * width
     value = said[0]
     if len({repr(each) for each in said}) > 1:
         return ("it appears more than once, with different scores",) * width
     if isinstance(value, Mapping):
-        value = by_number({_LETTERS.sub("", fold(key)): each for key, each in value.items()}, width)
+        folded = {fold(key): each for key, each in value.items()}
+        named = [folded.get(fold(name)) for name in names]
+        complete = len(folded) == len(value) == width and None not in named
+        value = named if complete else by_number(value, width)
     listed = value if isinstance(value, list) else [value]
     if value is CUT or len(listed) != width:
         return (f"odd answer: it is not {width} {'integers' if width > 1 else 'integer'}",) * width

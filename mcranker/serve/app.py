@@ -294,7 +294,7 @@ class _Service:
         job = Job(ranker, request, passages)
         async with until_gone(call.request.receive):
             name, ranking = await self._ranked(call, served, job)
-        scored = scores_of(ranking, policy, raw=request.raw)
+        scored = scores_of(ranking, policy, raw=request.raw, level=served.settings.fail_open)
         warnings = (*warnings_of(ranking, request.reasons), *scored.warnings, *warnings)
         answer = call.dialect.answer(
             request,
@@ -437,9 +437,10 @@ class _Service:
 
     async def _ledgers_answer(self) -> bool:
         try:
-            for store in self._stores.values():
-                await store.claim_many(())
-        except LedgerError:
+            with anyio.fail_after(_LEDGER_SECONDS):
+                for store in self._stores.values():
+                    await store.claim_many(())
+        except (LedgerError, TimeoutError):
             return False
         return True
 

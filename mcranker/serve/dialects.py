@@ -2,8 +2,8 @@
 
 What clients send is one table, `mcranker.serve.requests.RerankRequest`. What they are answered is
 one form too, which Cohere's, Jina's, vLLM's, Xinference's, llama.cpp's and others' clients read;
-the entries of `DIALECTS` are those that need another. A new one is an entry here, a line in the
-table of docs/serve.md and a test in tests/mcranker/serve/test_dialects.py.
+the entries of `DIALECTS` are those that need another. A new one is an entry here, a line in
+"Answers" of docs/serve.md and a test in tests/mcranker/serve/test_dialects.py.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class _Tools:
         instruction: _Instruction = "",
         reasons: _Reasons = 0,
     ) -> dict[str, Any]:
-        """Say what the tool rank would take for the same arguments. Nothing is sent."""
+        """Estimate calls, tokens and cost of `rank` with these arguments. Nothing is sent."""
         _, job = self._job(ranker, team, query, documents, instruction, reasons)
         found = await job.ranker.aestimate(
             job.query, job.passages, instruction=instruction or None, reasons=reasons

@@ -32,6 +32,7 @@ from mcranker.serve.requests import RankRequest, RerankRequest
 from mcranker.serve.results import discreet, public_name
 from mcranker.serve.settings import GRACE, Limits, RankerSettings, Settings
 from personas import PersonasError, Team, library
+from personas.errors import fault
 from personas.ranking.types import Passage, Query, judge_note
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class ServedRanker:
 
     def _made(self, options: Mapping[str, Any]) -> Ranker:
         base = self.ranker
-        chosen: dict[str, Any] = {**self.settings.options, **options}
+        chosen: dict[str, Any] = {**self.settings.arguments, **options}
         if "team" in options:
             chosen["team"] = team_of(options["team"])
         kept = {name: value for name, value in chosen.items() if name not in _OF_MODELS}
@@ -218,7 +219,7 @@ class ServedRankers:
         self.all: list[ServedRanker] = []
         for each in settings.rankers:
             make: Callable[..., Ranker] = RANKERS.get(each.ranker)
-            ranker = make(**each.options)
+            ranker = make(**each.arguments)
             slots = ranker.models.scoring.capabilities.prefix_slots or limits.rankings
             # Rankings that take turns would drive out each other's prompt prefixes.
             places = Places(limits, min(limits.rankings, slots))
@@ -331,4 +332,4 @@ def team_of(value: object) -> Team:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part)[:60] for part in ("team", *first["loc"]))
-        raise Problem("invalid", f"options: {where}: {first['msg']}") from error
+        raise Problem("invalid", f"options: {fault(first, where)}") from error

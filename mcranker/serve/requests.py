@@ -23,7 +23,7 @@ from mcranker.inputs.documents import as_fields, of_record
 from mcranker.inputs.passages import as_passages, as_query, in_conversation
 from mcranker.serve.bodies import Problem, bounded
 from mcranker.serve.settings import Limits
-from personas.errors import shown
+from personas.errors import fault, shown
 from personas.ranking.types import Passage, Query
 
 B = TypeVar("B", bound="_Body")
@@ -53,9 +53,9 @@ def _count(value: Any, info: ValidationInfo) -> int:
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e300:
-        raise ValueError("give a whole number, 0 or more")
+        raise ValueError("must be a whole number, 0 or more")
     if value % 1:
-        raise ValueError("give a whole number")
+        raise ValueError("must be a whole number")
     count = int(value)
     limits = _limits(info)
     return min(count, limits.body if info.field_name == "max_tokens" else limits.documents)
@@ -68,7 +68,7 @@ def _text(value: Any, info: ValidationInfo) -> str:
     if isinstance(value, dict):
         value = value.get("text")
     if not isinstance(value, str):
-        raise ValueError("give one text")  # noqa: TRY004 - as pydantic wants it
+        raise ValueError("must be one text")  # noqa: TRY004 - as pydantic wants it
     if not value.strip():
         raise ValueError("it must not be empty")
     if len(value) > (most := _limits(info).query):
@@ -81,13 +81,13 @@ def _query(value: Any, info: ValidationInfo) -> Query:
     """A query with or without an id."""
     query_id = value.get("id") or "" if isinstance(value, dict) else ""
     if isinstance(value, dict) and (not isinstance(query_id, str) or value.keys() - {"text", "id"}):
-        raise ValueError("give a text, or an object with text and id")
+        raise ValueError("must be a text, or an object with text and id")
     return Query(_text(value, info), query_id)
 
 
 def _records(value: Any, info: ValidationInfo) -> list[Any] | dict[str, Any]:
     if not isinstance(value, list | dict):
-        raise ValueError("give a list, or an object of id to text")  # noqa: TRY004
+        raise ValueError("must be a list, or an object of id to text")  # noqa: TRY004
     limits = _limits(info)
     if len(value) > limits.documents:
         said = f"there are {len(value)} documents; send up to {limits.documents} at once"
@@ -99,7 +99,7 @@ def _records(value: Any, info: ValidationInfo) -> list[Any] | dict[str, Any]:
 def _documents(value: Any, info: ValidationInfo) -> list[Document]:
     found = _records([value] if isinstance(value, str) else value, info)
     if not isinstance(found, list):
-        raise ValueError("give a list of texts or objects")  # noqa: TRY004
+        raise ValueError("must be a list of texts or objects")  # noqa: TRY004
     for place, document in enumerate(found):
         where = f"invalid request: documents[{place}]"
         if not isinstance(document, str | dict):
@@ -113,7 +113,7 @@ def _documents(value: Any, info: ValidationInfo) -> list[Document]:
 
 def _options(value: Any, info: ValidationInfo) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("give an object")  # noqa: TRY004
+        raise ValueError("must be an object")  # noqa: TRY004
     bounded(value, "options", _limits(info).values // 5)  # each may be a fault, which takes longer
     return value
 
@@ -144,12 +144,7 @@ class _Body(BaseModel):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
         name = ".".join(str(part)[:100] for part in first["loc"])
-        said = f"{name} is {shown(first['input'])}: {first['msg'].removeprefix('Value error, ')}"
-        if first["type"] == "missing":
-            said = f"{name!r} is missing"
-        elif first["type"] == "extra_forbidden":
-            said = f"there is no field {name!r}"
-        raise Problem("invalid", f"invalid request: {said}")
+        raise Problem("invalid", f"invalid request: {fault(first, name)}")
 
 
 class RerankRequest(_Body):

@@ -21,7 +21,7 @@ from mcranker.serve.settings import Limits, Unscored
 from personas.format import counted
 from personas.ranking.types import judge_note
 
-SMALL = 0.01  # the number of the first document if nothing was judged; those behind it get less
+SMALL = 0.01  # the number of the first document if nothing was judged, without `fail_open`
 _JUDGES = ("scoring", "assessor")
 NOT_ABSOLUTE = (
     "it gives an order without scores, and this service makes none up "
@@ -47,8 +47,10 @@ class Scored(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Scored:
-    """Give a number to each document that is returned."""
+def scores_of(
+    ranking: Ranking, policy: Unscored, *, raw: bool = False, level: float | None = None
+) -> Scored:
+    """Give a number to each document that is returned; falling from `level` if none was scored."""
     hits, count = list(ranking), len(ranking.passages)
     compared = ranking.comparisons is not None
     known = [hit.score if raw else None if compared else hit.relevance for hit in hits]
@@ -70,8 +72,9 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
         unscored = numbers.count(None)
         warnings = ["the ranker gives an order, no relevance: scores are by rank, 1 for the first"]
     elif nothing:
-        numbers = [SMALL * (count + 1 - hit.rank) / count for hit in hits]
-        warnings = [f"no document was scored: scores fall from {SMALL:g} in the order as given"]
+        level = SMALL if level is None else level
+        numbers = [level * (count + 1 - hit.rank) / count for hit in hits]
+        warnings = [f"no document was scored: scores fall from {level:g} in input order"]
     if None in numbers:
         warnings.append(f"{_were(unscored)} not scored: the lowest score is used")
     if policy == "null":
@@ -87,7 +90,7 @@ def warnings_of(ranking: Ranking, reasons: int) -> tuple[str, ...]:
     """Return warnings about how a ranking was made, for which `reasons` were asked."""
     warnings = []
     if ranking.failure:
-        warnings.append("the model failed: the order is the one that was given")
+        warnings.append("the model failed: input order kept")
     if ranking.partial:
         warnings.append("partial: the deadline came before all scores")
     if missing := len(ranking.missing):
@@ -95,7 +98,7 @@ def warnings_of(ranking: Ranking, reasons: int) -> tuple[str, ...]:
         instead = f"; {ranking.config['missing_constant']:g} is imputed" if constant else ""
         warnings.append(f"{missing} of {ranking.matrix.size} scores are missing{instead}")
     if reasons and len(ranking) and not ranking.reasons:
-        warnings.append("no reason could be had")
+        warnings.append("no reason arrived")
     if note := judge_note(ranking.weak_judge, public_name(ranking.models.get("scoring", ""))):
         warnings.append(note.rstrip("."))
     return tuple(warnings)

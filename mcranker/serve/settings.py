@@ -19,7 +19,7 @@ from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.rag.config import PipelineConfig, Preset, own_keys
 from mcranker.rankers.keys import check_names, keys_of, located, read_options, read_toml
-from personas.errors import shown
+from personas.errors import fault, shown
 
 if TYPE_CHECKING:
     from mcranker.rag.pipeline import RAGPipeline
@@ -51,11 +51,8 @@ class _Form(BaseModel):
             else:
                 return
             where = ".".join(str(part)[:100] for part in first["loc"])
-            if first["type"] == "value_error":
-                raise ConfigError(str(first["ctx"]["error"]))
-            if first["type"] == "extra_forbidden":
-                raise ConfigError(f"there is no key {where!r}; see docs/serve.md for all")
-            raise ConfigError(f"{where}={shown(first['input'])}: {first['msg']}")
+            hint = "; see docs/serve.md for all" if first["type"] == "extra_forbidden" else ""
+            raise ConfigError(f"{fault(first, where)}{hint}")
 
 
 class Limits(_Form):
@@ -92,9 +89,12 @@ class RankerSettings(_Form):
         per_request: options that requests may choose; fields of `RankerConfig`, and ``"team"``.
         unscored: what rerank clients get for documents that no judge scored, and from rankers that
             compare: ``"falling"``, numbers that fall with the rank; ``"null"``; or ``"error"``.
+        fail_open: 0 to 1; the first document's number if none was scored, those behind it get less.
+            With it, a failed ranking is one in input order unless ``on_failure`` is an option.
 
     Raises:
-        ConfigError: there is no such ranker, or it does not take an option.
+        ConfigError: there is no such ranker, it does not take an option, or `fail_open` does not
+            go with `unscored`.
     """
 
     name: str = "mcranker"
@@ -103,6 +103,12 @@ class RankerSettings(_Form):
     names: tuple[str, ...] = Field((), strict=False)
     per_request: tuple[str, ...] = Field((), strict=False)
     unscored: Unscored = "falling"
+    fail_open: float | None = Field(None, ge=0, le=1)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the ranker's class."""
+        return {**({} if self.fail_open is None else {"on_failure": "keep_order"}), **self.options}
 
     def model_post_init(self, _: Any, /) -> None:
         place = f"ranker {self.name!r}"
@@ -110,6 +116,10 @@ class RankerSettings(_Form):
             raise ConfigError(
                 f"{place}: a name has up to 100 letters, digits and . _ : / -, and begins with a "
                 "letter or digit"
+            )
+        if self.fail_open is not None and self.unscored != "falling":
+            raise ConfigError(
+                f"{place}: fail_open gives numbers, unscored={self.unscored!r} none; leave out one"
             )
         takes = keys_of(self.ranker)
         check_names(self.options, takes, place)
@@ -231,7 +241,7 @@ def _tables(
     return found
 
 
-_SHARED = ("ranker", "names", "per_request", "unscored")
+_SHARED = ("ranker", "names", "per_request", "unscored", "fail_open")
 
 
 def _ranker(name: str, table: dict[str, Any], base: Path) -> RankerSettings:

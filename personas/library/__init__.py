@@ -89,7 +89,8 @@ def _names(kind: str) -> tuple[str, ...]:
 def _read(kind: str, name: str) -> dict[str, Any]:
     known = _names(kind)
     if name not in known:
-        close = difflib.get_close_matches(name[:_LONGEST], known, n=3)
+        meant = name[:_LONGEST].lower().replace(" ", "_")
+        close = difflib.get_close_matches(meant, {*known, *_names("members")}, n=3)
         hint = f"it has {', '.join(known)}; a file's name ends in .yaml, .yml or .json"
         if close:
             hint = f"did you mean {' or '.join(close)}?"

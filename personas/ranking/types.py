@@ -207,6 +207,6 @@ def judge_note(weak: WeakJudge, model: str = "") -> str:
         return ""
     by = f"{model}, " if model else ""
     return (
-        f"Judged by {by}an encoder: it compares meaning, does not reason and does not read "
-        "criteria; with a model that reasons they decide."
+        f"Judged by {by}an encoder: compares meaning, does not reason. It does not read criteria; "
+        "with a model that reasons they decide."
     )

@@ -184,7 +184,7 @@ def _scores(inspection: RankingRecord) -> Iterator[Notice]:
             yield Notice("bad", f"All scores are {least}: they do not tell passages apart.")
         elif high - low < _NARROW * inspection.top:
             yield Notice("warn", f"Scores lie close together, {span}.")
-        else:
+        elif (low, high) != (0, inspection.top):
             yield Notice("note", f"Scores go {span}.")
     finals = Counter(hit.score for hit in inspection.judged)
     tied = sum(number for number in finals.values() if number > 1)

@@ -228,7 +228,7 @@ def test_the_blend_has_its_weights_and_repeats_evenly(place: Path) -> None:
         ('[[sources]]\nname = "a"\nkind = "fame"', "'answer', 'retrieve'"),
         (source("rank") + source("rank"), "same name"),
         (source("rank", instruction="full"), "instruction is for kind 'answer'"),
-        (source("rank") + "weight = inf", "weight=inf: Input should be a finite number"),
+        (source("rank") + "weight = inf", "weight must be a finite number"),
         ('[[sources]]\nkind = "rank"', "the key 'sources 1.name' is missing; add it"),
         ("no TOML", "not TOML"),
     ],

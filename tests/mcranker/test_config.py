@@ -63,9 +63,9 @@ OUT_OF_RANGE = [
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"team_size": 0}, "team_size=0: Input should be greater than or equal to 1"),
-        *(({name: value}, f"{name}={value}: ") for name, value in OUT_OF_RANGE),
-        ({"scale": "ten"}, "scale='ten': Input should be a valid integer"),
+        ({"team_size": 0}, "team_size must be at least 1, not 0"),
+        *(({name: value}, f", not {value}") for name, value in OUT_OF_RANGE),
+        ({"scale": "ten"}, "scale must be a whole number, not 'ten'"),
         (
             {"missing_policy": "constant", "missing_constant": 11},
             "11.0 is above the highest score, 10: ",
@@ -79,8 +79,8 @@ OUT_OF_RANGE = [
             "there is no ensemble 'max'; there are sum, reciprocal_rank, rrf, assess",
         ),
         ({"ensemble": "sums"}, "there is no ensemble 'sums'; did you mean 'sum'?"),
-        ({"ensemble": None}, "ensemble=None: Input should be a valid string"),
-        ({"preset": "papers"}, "preset='papers': Input should be 'paper' or 'reference'"),
+        ({"ensemble": None}, "ensemble must be a text, not None"),
+        ({"preset": "papers"}, "preset must be 'paper' or 'reference'"),
         ({"scoring": "expcted"}, "scoring='expcted': there is no scoring 'expcted'; did you mean"),
         ({"scoring": "mean"}, "there are integer, expected, peak, per_criterion"),
         ({"scales": 10}, "there is no option 'scales'; did you mean 'scale'?"),
@@ -88,7 +88,7 @@ OUT_OF_RANGE = [
         ({"scoring": "expected", "labels": ("Yes",)}, "labels=('Yes',): give at least two labels"),
         ({"scoring": "expected", "labels": ("a", " A ")}, "all different"),
         ({"scoring": "expected", "labels": ("a", " ")}, "none empty"),
-        ({"scoring": "expected", "labels": "No,Yes"}, "labels='No,Yes': "),
+        ({"scoring": "expected", "labels": "No,Yes"}, "labels must be a list"),
         ({"labels": NO_YES}, "or \"peak\", not with 'integer'"),
         ({"criteria": "dataset"}, 'criteria="dataset" needs dataset='),
         ({"criteria": "dataset", "dataset": " "}, 'criteria="dataset" needs dataset='),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ from mcranker.inputs.passages import as_passages
 from tests.support.cli_support import scripted
 from tests.support.scripted import RECRUITS, RUBRIC
 
-PAGE = Path(__file__).parents[2] / "docs" / "drop-in.md"
+PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 QUERY = "best masks against covid"
 TEXTS = ("Cloth masks let most through.", "N95 masks filter 95%.", "Gloves keep hands clean.")
 SCORES = {"Cloth": 4, "N95": 9, "Gloves": 1, "Lamp": 3}
@@ -78,39 +76,38 @@ def answer(request: ChatRequest) -> str:
     return json.dumps({"Score": next(SCORES[word] for word in SCORES if word in prompt)})
 
 
-@pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The page's scripts, for dictionaries, LangChain and LlamaIndex."""
-    scripted(monkeypatch, tmp_path).answer = answer
-    schema = ModuleType("llama_index.core.schema")
-    schema.NodeWithScore = NodeWithScore  # type: ignore[attr-defined]  # a stand-in
-    monkeypatch.setitem(sys.modules, "llama_index", ModuleType("llama_index"))
-    monkeypatch.setitem(sys.modules, "llama_index.core", ModuleType("llama_index.core"))
-    monkeypatch.setitem(sys.modules, "llama_index.core.schema", schema)
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return [block for block in blocks if "MCRanker(" in block]
-
-
-def test_the_pages_scripts_run_as_they_are(
-    scripts: list[str], capsys: pytest.CaptureFixture[str]
+def test_the_pages_script_runs_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dictionaries, langchain, llama_index = scripts
-    exec(dictionaries, {})
+    scripted(monkeypatch, tmp_path).answer = answer
+    (script,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+        if "MCRanker(" in block
+    )
+    exec(script, found := dict[str, Any]())
     assert capsys.readouterr().out == (
         "1 0.90 https://example.org/n95 N95 masks protect best against COVID-19.\n"
         "2 0.40 https://example.org/cloth Cloth masks let most through.\n"
     )
-    docs = [LangChainDocument(text) for text in TEXTS]
-    given = {"query": QUERY, "retriever": SimpleNamespace(invoke=lambda query: docs)}
-    exec(langchain, found := dict[str, Any](given))
-    assert found["best"] == [docs[1], docs[0], docs[2]]
-    nodes = [NodeWithScore(TextNode(text, {"page": 7})) for text in TEXTS]
-    given = {"query": QUERY, "retriever": SimpleNamespace(retrieve=lambda query: nodes)}
-    exec(llama_index, found := dict[str, Any](given))
-    assert [(each.node, each.score) for each in found["best"]] == [
-        (nodes[1].node, 0.9),
-        (nodes[0].node, 0.4),
-        (nodes[2].node, 0.1),
+    assert found["best"] == found["docs"]
+
+
+@pytest.mark.parametrize(
+    "docs",
+    [
+        [LangChainDocument(text) for text in TEXTS],
+        [NodeWithScore(TextNode(text, {"page": 7})) for text in TEXTS],
+    ],
+    ids=["LangChain", "LlamaIndex"],
+)
+def test_documents_of_other_libraries_are_found_by_their_index(docs: list[Any]) -> None:
+    with MCRanker(model=ScriptedChat(answer), ledger=None) as made:
+        ranking = made.rank(QUERY, docs, top_n=5)
+    assert [(docs[hit.index], hit.relevance) for hit in ranking] == [
+        (docs[1], 0.9),
+        (docs[0], 0.4),
+        (docs[2], 0.1),
     ]
 
 

@@ -76,9 +76,9 @@ def test_by_hand() -> None:
     [
         ({"ensemble": "medan"}, "there is no ensemble 'medan'; did you mean 'median'"),
         ({"ensemble": "assessor"}, "ensemble='assessor' asks a model; rank again with it"),
-        ({"missing_policy": "zero"}, "missing_policy='zero': Input should be"),
-        ({"missing_constant": -1.0}, "missing_constant=-1.0: "),
-        ({"first_stage_weight": 1.5}, "first_stage_weight=1.5: "),
+        ({"missing_policy": "zero"}, "missing_policy must be"),
+        ({"missing_constant": -1.0}, "missing_constant must be at least 0"),
+        ({"first_stage_weight": 1.5}, "first_stage_weight must be at most 1"),
     ],
 )
 def test_impossible_choices_are_refused(options: dict[str, Any], said: str) -> None:

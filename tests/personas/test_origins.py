@@ -73,8 +73,8 @@ def test_what_is_edited(member: Member, changed: bool) -> None:
 
 def test_origin_in_words() -> None:
     assert origin(RECRUIT) == "recruited by the model"
-    assert origin(_with(RECRUIT, EFFECT)) == "recruited by the model; edited by a person"
-    assert origin(_with(BARE, EFFECT)) == "added by a person"
+    assert origin(_with(RECRUIT, EFFECT)) == "recruited by the model; edited by hand"
+    assert origin(_with(BARE, EFFECT)) == "added by hand"
 
 
 @pytest.mark.parametrize("name", library.member_names())

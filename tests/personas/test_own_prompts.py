@@ -130,11 +130,13 @@ for family, needed in OPTIONAL_PROMPTS.items():
 
 def test_the_documentation_lists_every_file_and_value() -> None:
     text = (Path(__file__).parents[2] / "docs" / "prompts.md").read_text(encoding="utf-8")
-    tables = text.partition("## Prompts")[2].partition("## The paper's own wording")[0]
+    tables = text.partition("## The method")[2].partition("## The paper's own wording")[0]
     listed: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
-    for name, cells in re.findall(r"^\| `(\w+)` \|(.+)\|$", tables, re.MULTILINE):
-        _, needed, optional = (frozenset(re.findall(r"`(\w+)`", cell)) for cell in cells.split("|"))
-        listed[name] = (needed, optional)
+    for row in re.findall(r"^\| (.*`.*) \|$", tables, re.MULTILINE):
+        names, *values = (frozenset(re.findall(r"`(\w+)`", cell)) for cell in row.split("|"))
+        needed, optional = values
+        assert not names & listed.keys()
+        listed |= dict.fromkeys(names, (needed, optional))
     assert listed == {
         prompt: (values.required | values.one_of, values.optional) for prompt, values in ALL.items()
     }

@@ -181,10 +181,9 @@ RUBRIC = "members:\n- persona: {name: Nurse}\n  rubric:\n    criteria:\n"
         ("name: x\nmembers: []\n", "t.yaml:2: members: "),
         (
             "members:\n- persona:\n    name: 7\n",
-            "t.yaml:3: members[0].persona.name: Input should "
-            "be a valid string, got 7 (put it in quotes)",
+            "t.yaml:3: members[0].persona.name: must be a text, not 7 (put it in quotes)",
         ),
-        ("members:\n- persona:\n    name: yes\n", "got True (put it in quotes)"),
+        ("members:\n- persona:\n    name: yes\n", "not True (put it in quotes)"),
         ("members:\n- persona:\n    name: ''\n", "t.yaml:3: members[0].persona.name: "),
         ("members:\n- persona:\n    name: " + "x" * 201, "at most 200 characters"),
         ("members:\n- persona: {name: A}\n  origin: me\n", "t.yaml:3: members[0].origin: "),

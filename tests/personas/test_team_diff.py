@@ -79,9 +79,9 @@ def test_lines_say_what_differs_in_a_team() -> None:
         "~ name: Masks → Mask team",
         "~ query: best masks → -",
         "~ locked: no → yes",
-        "+ Chemist, added by a person",
+        "+ Chemist, added by hand",
         "+ Knows how filters are made.",
-        "- Parent, added by a person",
+        "- Parent, added by hand",
         "- Buys masks for children.",
     ]
 

@@ -29,6 +29,7 @@ from mcranker.llm.providers.http_errors import (
     unreadable,
 )
 from mcranker.llm.providers.reply_fields import text_in
+from personas.errors import fault
 
 MARK = "mcranker_mark"  # an OpenAI batch's metadata under this name say which note is its
 MOST_PAGES = 1000  # of a list of batches, so that an endless list ends
@@ -89,7 +90,7 @@ class _Batches:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(part) for part in first["loc"])
-            raise unreadable(f"{place}: {first['msg']}", self.chat.service) from None
+            raise unreadable(fault(first, place), self.chat.service) from None
 
 
 class OpenAIBatches(_Batches):

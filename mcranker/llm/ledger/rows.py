@@ -58,7 +58,7 @@ def _question(question: Question) -> list[object]:
             question.kind,
             [[option.name, option.description] for option in question.options],
             question.passage,
-            None if judge is None else [judge.name, judge.description, judge.instruction],
+            None if judge is None else list(dataclasses.astuple(judge)),
         ]
     return form
 

@@ -161,7 +161,7 @@ def _load(path: Path, context: int, name: str) -> _Engine:
         raise ConfigError(
             f"{name}: the local engine does not load ({error}); if it lacks libgomp, install the "
             "OpenMP runtime (Debian, Ubuntu: apt install libgomp1), else "
-            "pip install --force-reinstall 'mcranker[local]'."
+            "pip install --force-reinstall xllamacpp"
         ) from error
     parameters, key = xllamacpp.CommonParams(), secrets.token_urlsafe(24)
     parameters.model.path = str(path)

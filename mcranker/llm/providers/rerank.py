@@ -122,7 +122,7 @@ def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -
     for question in request.questions:
         judge = question.judge or Judge("")
         told = judge.instruction
-        by_persona = bool(judge.name or (told and not form.instruction))
+        by_persona = bool(judge.name or judge.criteria or (told and not form.instruction))
         if question.kind == "choice" or by_persona or question.passage not in state.passages:
             raise UnsupportedCapability(
                 f"{name} gives the relevance of a passage, by no persona's view, and cannot answer "

@@ -190,7 +190,7 @@ def test_the_page(many: Path, tmp_path: Path) -> None:
         (b"7", f":1: no ranking but a number; {FORM}"),
         (b'{"a": 1}', f":1: an object, but no ranking; {FORM}"),
         (b'{"version": 2, "hits": []}', ":1: a ranking of version 2, and this program reads vers"),
-        (b'{"version": 1, "hits": []}', f":1: {NO_RANKING}, version 1; query: Field required"),
+        (b'{"version": 1, "hits": []}', f":1: {NO_RANKING}, version 1; query is missing"),
         (b'{"query_id": "q", "doc_id": "d", "rank": 1}', ":1: a passage of 'mcranker rank --outp"),
         (b'{"status": "ok", "errors": [], "ranking": 1}', ":1: the envelope holds something"),
         (b'{"version": 1, "hits": 3, "query": {"id": "", "text": "t"}}', f":1: {NO_RANKING}"),

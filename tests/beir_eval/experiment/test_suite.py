@@ -197,7 +197,7 @@ def test_files_are_looked_for_beside_the_suite(
             'model = "openai:a"\n' + HEAD + TWO,
             ": 'model' is an option of rankers; write it under [settings] or beside a label",
         ),
-        ("depth = 0\n" + HEAD + TWO, ": depth=0: Input should be greater than or equal to 1"),
+        ("depth = 0\n" + HEAD + TWO, ": depth must be at least 1, not 0"),
         (
             'title = "T"\ndatasets = [{name = "mini", splt = "dev"}]\n' + TWO,
             ": there is no option 'datasets 1.splt'; did you mean 'datasets 1.split'?",
@@ -206,7 +206,7 @@ def test_files_are_looked_for_beside_the_suite(
         (HEAD + TWO + "x = nan\n", ": rankers 2.x=nan: write a number, or a bar's name as a text"),
         (
             HEAD + TWO + '[figure]\nkind = "pie"\ntitle = "F"\n',
-            ": figure.kind='pie': Input should be 'line' or 'bars'",
+            ": figure.kind must be 'line' or 'bars'",
         ),
         (
             HEAD + TWO + '[models]\nbig = "gpt-5"\n',
@@ -257,10 +257,10 @@ def test_what_does_not_fit_together_is_refused(write: Path, text: str, said: str
         ("team_sise = 2", "the ranker 'mcranker' takes no option 'team_sise'; did you mean 'team_"),
         ('api_key = "k"', "the ranker 'mcranker' takes no option 'api_key' here; set OPENAI_API"),
         ('ledger = "l"', "one ledger serves all runs; give it as --ledger"),
-        ("scale = 0", "scale=0: Input should be greater than or equal to 1"),
+        ("scale = 0", "scale must be at least 1, not 0"),
         ('scale = 5\nscoring = "expected"\nlabels = ["n", "y"]', "labels are a scale of their own"),
         ('criteria = "none"\nscoring = "per_criterion"', 'scoring="per_criterion" needs criteria'),
-        ('temperature = "some"', "temperature='some': Input should be a valid number"),
+        ('temperature = "some"', "temperature must be a number"),
         ('criteria_model = "gpt-5"', "criteria_model='gpt-5' is no model: write openai:NAME, "),
         ("team = []", "team=[]: give a Team, a file, the name of a library team, or a list"),
         ('team = "no-such-team"', "the library has no team 'no-such-team'; it has "),

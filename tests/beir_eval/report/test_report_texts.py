@@ -138,7 +138,10 @@ def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: 
 def test_every_form_says_first_who_judged(tmp_path: Path, *, weak: bool) -> None:
     made(tmp_path, labels=[DIRECT], weak=weak)
     report = report_on(tmp_path)
-    said = "Judged by scripted:by-chance, an encoder: compares meaning, does not reason."
+    said = (
+        "Judged by scripted:by-chance, an encoder: compares meaning, does not reason. "
+        "It does not read criteria; with a model that reasons they decide."
+    )
     data = json.loads(render_json(report))
     texts = (render_markdown(report), render_latex(report), render_html(report))
     if weak:

@@ -57,10 +57,10 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
         (("-o", "window=3"), "it goes with rankgpt, rebel"),
         (("-o", "api_key=x"), "set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
         (("-o", "depth"), "write KEY=VALUE"),
-        (("-o", "top_n=x"), "-o top_n=x: Input should be a valid integer"),
+        (("-o", "top_n=x"), "top_n must be a whole number, not 'x'"),
         (("-o", "labels=No,Yes", "-o", "scale=3", "--scoring", "expected"), "leave out either"),
         (("-o", "topic_field=desc"), "takes no option 'topic_field'"),
-        (("-o", "format=xml"), "Input should be 'jsonl', 'json', 'csv', 'tsv' or 'text'"),
+        (("-o", "format=xml"), "format must be 'jsonl', 'json', 'csv', 'tsv' or 'text'"),
         (("--top-n", "3"), "there is no --top-n; give it as -o top_n=VALUE"),
         (
             ("--no-single-quotes",),
@@ -69,7 +69,7 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
         (("--ranker", "rankgtp"), "did you mean 'rankgpt'?"),
         (("--config", "bad.toml"), "bad.toml: not TOML"),
         (("--config", "odd.toml"), "odd.toml: the ranker 'mcranker' takes no option 'scael'; did"),
-        (("--config", "value.toml"), "value.toml: scale = 0: Input should be greater"),
+        (("--config", "value.toml"), "value.toml: scale must be at least 1, not 0"),
         (("--config", "two.toml"), "ranker=['direct', 'setwise']: name one"),
     ],
 )

@@ -71,8 +71,8 @@ def test_show_a_team_says_what_a_person_edited() -> None:
     facts = f"3 members, digest {team.digest}, locked: nothing is recruited or rewritten"
     assert page.startswith(f"best masks\n{facts}\n\n")
     assert "\nNurse  recruited by the model\nWears masks all day.\nwhy: She asked.\n━" in page
-    assert "\nMatron  recruited by the model; edited by a person\n" in page
-    assert page.endswith("Doctor  added by a person\nno criteria\n")
+    assert "\nMatron  recruited by the model; edited by hand\n" in page
+    assert page.endswith("Doctor  added by hand\nno criteria\n")
 
 
 def edited_name(member: Member) -> Member:
@@ -126,7 +126,7 @@ def test_validate_lists_every_problem() -> None:
         "bad.yaml:3: members[0].rubrik: unknown key; did you mean 'rubric'?",
         "bad.yaml:4: members[1].persona.name: is missing; add it",
         "bad.yaml:4: members[1].persona.nam: unknown key; did you mean 'name'?",
-        "bad.yaml:5: locked: Input should be a valid boolean, got 3",
+        "bad.yaml:5: locked: must be true or false, not 3",
         "good.yaml: team of 1 member, locked",
         "rubric.yaml: rubric of 1 criterion",
         "member.yaml: member 'Nurse', 2 criteria",

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from mcranker import ConfigError, MCRanker
-from mcranker.cli.demo import QUERY, WISH, passages, rankings, recorded
 from mcranker.cli.group import cli
+from mcranker.demo import QUERY, WISH, passages, rankings, recorded
 from mcranker.llm.recording import RECORDED
 from tests.support.scripted import scripted
 
@@ -56,18 +56,19 @@ def test_offline_the_ledger_alone_answers_and_what_it_lacks_is_missing(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     ledger, docs = tmp_path / "l.sqlite", ["a mask", "another mask"]
     options = {"team": ["clinician"], "criteria": "library", "ledger": ledger, "offline": True}
-    with MCRanker(model="openai:some-model", **options) as ranker:  # type: ignore[arg-type]
-        found = ranker.rank("masks", docs)
-    assert [each.reason for each in found.missing] == [found.missing[0].reason] * 2
     model = scripted()
     with MCRanker(model=model, team=["clinician"], ledger=ledger) as asked:
         asked.rank("masks", docs[:1])
+    with MCRanker(model="openai:some-model", **options) as ranker:  # type: ignore[arg-type]
+        found = ranker.rank("masks", docs)
+    assert [each.reason for each in found.missing] == [found.missing[0].reason] * 2
     with MCRanker(model=model, **options) as ranker:  # type: ignore[arg-type]
         found = ranker.rank("masks", docs)
     assert [hit.score is None for hit in found] == [False, True]
     assert "the ledger has no answer" in found.missing[0].reason
-    with pytest.raises(ConfigError, match="name it: ledger=FILE"):
-        MCRanker(model=model, offline=True, ledger=None)
+    for absent in (None, tmp_path / "mistyped"):
+        with pytest.raises(ConfigError, match="name it: ledger=FILE"):
+            MCRanker(model=model, offline=True, ledger=absent)
 
 
 def test_the_example_is_the_one_of_the_readme() -> None:

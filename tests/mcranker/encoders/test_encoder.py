@@ -136,7 +136,7 @@ async def test_without_its_packages_the_advice_is_to_install_them(
     path = tmp_path / "tiny.onnx"
     path.touch()
     made = onnx_encoder(path, path, name="local:tiny", mark="mark")
-    with pytest.raises(ConfigError, match=r"pip install --force-reinstall 'mcranker\[local\]'"):
+    with pytest.raises(ConfigError, match=r"pip install --force-reinstall onnxruntime"):
         await made.encode([ONE])
     made.release(wait=True)
 

@@ -13,7 +13,6 @@ from mcranker.inputs.passages import as_passages
 from mcranker.rankers.direct import DirectRanker
 from mcranker.retrieval.readers import Skipped, read_documents
 
-PAGE = Path(__file__).parents[3] / "docs" / "drop-in.md"
 TEXTS = ("cloth masks", "N95 masks")
 
 

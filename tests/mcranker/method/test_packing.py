@@ -277,7 +277,7 @@ def test_a_library_team_is_recruited_by_a_choice() -> None:
     assert ranking.team is not None
     names = [each.name for each in ranking.team.members]
     assert names == ["NLP scientist", "Geneticist", "Clinician"]
-    assert ranking.team.members[1].persona.reason == "Likely to judge it best (probability 0.70)."
+    assert ranking.team.members[1].persona.reason == "Best match for this query (70%)."
     (choice,) = asked[0].questions
     assert (choice.kind, asked[0].state and asked[0].state.query) == ("choice", "masks")
     members = [each for each in library.members() if each.origin != "fixed"]
@@ -310,6 +310,42 @@ def test_a_chat_model_answers_all_questions_in_one_reply() -> None:
     assert "Judge 2: Parent\n1. Parent 1 (weight 100%)" in message.content
     assert all(f"{2 * place}: {text}\n" in message.content for place, text in enumerate(LEVELS))
     assert message.content.count(">>>") == 11  # the query, and ten passages between markers
+
+
+def test_a_criterion_that_is_asked_for_alone_is_named() -> None:
+    asked: list[str] = []
+
+    def answer(request: ChatRequest) -> str:
+        asked.append(request.messages[0].content)
+        return '{"1": [7, 99], "2": [3, 4]}' if len(asked) == 1 else '{"1": 6}'
+
+    team = Team(members=(TEAM.members[0],))
+    ranker = MCRanker(
+        team=team, model=ScriptedChat(answer), questions="per_criterion", passages_per_call=2
+    )
+    ranking = ranker.rank("masks", ["text 1", "text 2"])
+    assert "its score by Judge 1 on criterion 2, an integer" in asked[1]
+    assert {"Nurse 1": 7.0, "Nurse 2": 6.0} in [hit.criteria["Nurse"] for hit in ranking]
+
+
+@pytest.mark.parametrize(("team", "passages"), [(1, 7), (3, 20), (3, 91)])
+def test_packs_are_estimated_and_dealt_evenly(team: int, passages: int) -> None:
+    sizes: list[int] = []
+
+    def answer(request: ChatRequest) -> str:
+        assert request.schema is not None
+        numbers = request.schema.schema["properties"]
+        sizes.append(len(numbers))
+        return json.dumps({each: [5, 5, 5] if team == 3 else 5 for each in numbers})
+
+    members = Team(members=TEAM.members[:team])
+    options: dict[str, Any] = {"team": members, "passages_per_call": 10 if team == 3 else 3}
+    docs = [f"text {number}" for number in range(passages)]
+    with MCRanker(model=ScriptedChat(answer), ledger=None, **options) as ranker:
+        estimate = ranker.estimate("masks", docs)
+        assert not ranker.rank("masks", docs).missing
+    assert estimate.calls == len(sizes) == -(-passages // options["passages_per_call"])
+    assert max(sizes) - min(sizes) <= 1
 
 
 def test_what_a_reply_leaves_out_is_asked_for_alone() -> None:
@@ -383,9 +419,9 @@ def test_an_odd_answer_leaves_only_that_persona_without_a_score(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"questions": "per_query"}, "questions='per_query'"),
-        ({"passages_per_call": 0}, "passages_per_call=0"),
-        ({"passages_per_call": 101}, "passages_per_call=101"),
+        ({"questions": "per_query"}, "questions must be 'per_"),
+        ({"passages_per_call": 0}, "passages_per_call must be at least 1"),
+        ({"passages_per_call": 101}, "passages_per_call must be at most 100"),
         ({"questions": "per_persona", "scoring": "per_criterion"}, 'use questions="per_criterion"'),
         ({"questions": "per_criterion", "criteria": "none"}, 'criteria="none" has none'),
     ],

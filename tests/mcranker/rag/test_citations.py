@@ -173,7 +173,7 @@ def test_a_claim_without_a_quote_is_held_to_the_sentence_with_its_words() -> Non
     assert (found.verdict, found.quote) == ("found", SECOND)
     assert (here.verdict, here.quote) == ("found", FIRST[25:])
     assert (elsewhere.verdict, elsewhere.elsewhere) == ("misattributed", 1)
-    assert all("no quote was given" in each.note for each in (found, here, elsewhere))
+    assert all("no quote given" in each.note for each in (found, here, elsewhere))
     (invented,) = check_citations([Claim("Penguins cannot fly at all [1].", 1)], context(FIRST))
     assert (invented.verdict, invented.quote) == ("invented", "")
 

@@ -177,7 +177,7 @@ def test_many_questions_are_answered_and_errors_are_in_their_place() -> None:
     ("options", "said"),
     [
         ({"scoring": "expected"}, "a pipeline takes no option 'scoring'"),
-        ({"max_calls": -1}, "max_calls=-1"),
+        ({"max_calls": -1}, "max_calls must be at least 0"),
         ({"config": changed(rerank={"options": {"windov": 3}})}, "'windov'"),
         ({"config": "g_ragg"}, "no preset"),
         ({"model": ScriptedChat(str, name="mystery:one"), "max_cost": 1.0}, "no price is known"),

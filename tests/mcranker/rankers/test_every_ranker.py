@@ -491,7 +491,7 @@ def test_a_judge_that_does_not_keep_the_form_is_given_up(label: str) -> None:
     assert len(seen) <= most.get(label, 2 * 14)
     if name != "rankgpt":
         assert isinstance(caught.value, FormNotKept)
-        assert "is given up, as 0 of" in str(caught.value)
+        assert "stopped: 0 of" in str(caught.value)
     with made(name, model, concurrency=concurrency, on_failure="keep_order", **options) as ranker:
         ranking = ranker.rank("masks", docs, top_n=100)
     assert [hit.passage.text for hit in ranking] == docs

@@ -39,7 +39,7 @@ async def test_calls_under_way_may_still_save_a_judge(readable: bool) -> None:
     model = ScriptedChat(answer)
     async with DirectRanker(model=model, ledger=None, concurrency=20, repair_attempts=0) as ranker:
         if not readable:
-            with pytest.raises(FormNotKept, match="is given up, as 0 of"):
+            with pytest.raises(FormNotKept, match="stopped: 0 of"):
                 await ranker.arank("masks", DOCS)
             assert asked < 30
             return

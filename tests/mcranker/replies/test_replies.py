@@ -213,7 +213,7 @@ def test_criterion_scores_that_are_refused(reply: str) -> None:
     ],
 )
 def test_scores_of_several_passages_belong_to_the_numbers_they_are_under(reply: str) -> None:
-    assert read_pack(reply, count=2, width=2, top=10) == ((7, 5), (3, 4))
+    assert read_pack(reply, count=2, names=("Judge 1", "Judge 2"), top=10) == ((7, 5), (3, 4))
 
 
 @pytest.mark.parametrize(
@@ -225,12 +225,15 @@ def test_scores_of_several_passages_belong_to_the_numbers_they_are_under(reply: 
         ('{"1": [7, 11], "2": [3, 4]}', "not an integer from 0 to 10"),
         ('{"1": 7, "2": [3, 4]}', "not 2 integers"),
         ('{"1": [7, 5], "Passage 1": [5, 7], "2": [3, 4]}', "more than once"),
+        ('{"1": [7, 5], "2": [3, 4]} No: {"1": [8, 5]}', "more than once"),
+        ('{"1": {"Judge 1": 7, "Expert 1": 3}, "2": [3, 4]}', "not 2 integers"),
+        ('{"1": {"Judge 2": 7, "Judge 3": 3}, "2": [3, 4]}', "not 2 integers"),
     ],
 )
 def test_a_score_that_is_not_clear_is_missing_and_the_others_are_kept(
     reply: str, fault: str
 ) -> None:
-    first, second = read_pack(reply, count=2, width=2, top=10)
+    first, second = read_pack(reply, count=2, names=("Judge 1", "Judge 2"), top=10)
     assert any(fault in str(each) for each in first)
     assert second == (3, 4)
 
@@ -238,13 +241,13 @@ def test_a_score_that_is_not_clear_is_missing_and_the_others_are_kept(
 @pytest.mark.parametrize(
     "reply",
     [
-        *('{"0": 5, "1": 5, "2": 5}', "[5, 5]", '{"3": 5}', "5", '{"2": 3, "1": 7'),
-        *('{"1": 7, "2": 5} No: {"2": 8}', 'Not {"1": 7, "2": 5}'),
+        *('{"0": 5, "1": 5, "2": 5}', "[5, 5]", '{"3": 5}', "5"),
+        *('Not {"1": 7, "2": 5}', '{"1": 7, "2": 5, "3": 2}', '{"1": "high"}'),
     ],
 )
 def test_scores_whose_passage_is_in_doubt_are_refused(reply: str) -> None:
     with pytest.raises(Unreadable):
-        read_pack(reply, count=2, width=1, top=10)
+        read_pack(reply, count=2, names=("Judge 1",), top=10)
 
 
 @pytest.mark.parametrize(

@@ -250,12 +250,12 @@ NO_TEXT = "give a text or an object"
 @pytest.mark.parametrize(
     ("fields", "message", "kind"),
     [
-        ({"query": None}, "'query' is missing", "invalid"),
-        ({"query": " "}, "query is ' ': it must not be empty", "invalid"),
+        ({"query": None}, "query is missing", "invalid"),
+        ({"query": " "}, "query=' ': it must not be empty", "invalid"),
         ({"documents": []}, EMPTY, "empty"),
         ({"documents": ["a", 1]}, f"documents[1] is 1; {NO_TEXT}", "invalid"),
-        ({"top_n": -2}, "top_n is -2: give a whole number, 0 or more", "invalid"),
-        ({"timeout": 0}, "timeout is 0: Input should be greater than 0", "invalid"),
+        ({"top_n": -2}, "top_n must be a whole number, 0 or more, not -2", "invalid"),
+        ({"timeout": 0}, "timeout must be above 0, not 0", "invalid"),
     ],
 )
 async def test_errors_are_under_every_name(fields: dict[str, Any], message: str, kind: str) -> None:
@@ -274,7 +274,7 @@ async def test_errors_of_tei_and_of_the_services_own_routes() -> None:
         method = await http.get("/v2/rerank")
     assert (empty.status_code, empty.json()) == (400, tei_said(EMPTY, "Empty"))
     assert (number.status_code, number.json()) == (422, tei_said(f"documents[0] is 1; {NO_TEXT}"))
-    assert own.json() == said("invalid request: there is no field 'colour'")
+    assert own.json() == said("invalid request: there is no key 'colour'")
     assert (route.status_code, method.status_code) == (404, 405)
     assert route.json()["detail"] == "there is no route '/v3/rerank'; did you mean '/v2/rerank'?"
     assert method.json()["detail"] == "'/v2/rerank' takes POST, not 'GET'"

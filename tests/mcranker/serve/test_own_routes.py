@@ -90,7 +90,7 @@ async def test_reasons_that_fail_leave_the_ranking_and_a_warning() -> None:
 
     body = (await rank(settings(speechless), reasons=2)).json()
     assert body["returned"] == ["1", "0"]
-    assert body["meta"]["warnings"] == ["no reason could be had"]
+    assert body["meta"]["warnings"] == ["no reason arrived"]
     typed = ScriptedChat(lambda _: "", capabilities=Capabilities(prompts=False, max_questions=9))
     ranker = RankerSettings(
         name="direct", ranker="direct", options={"model": typed, "ledger": None}
@@ -118,7 +118,7 @@ async def test_options_are_chosen_where_the_operator_lets_requests() -> None:
     ("options", "said"),
     [
         ({"scale": 5}, "'scale' cannot be chosen"),
-        ({"team_size": 0}, "team_size=0"),
+        ({"team_size": 0}, "team_size must be at least 1"),
         ({"team": "/etc/passwd"}, "no team"),
         ({"team": {"members": []}}, "team.members"),
         ({"team": ["a"]}, "team"),

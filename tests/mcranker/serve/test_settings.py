@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,15 @@ def _file(folder: Path, text: str) -> Path:
     path = folder / "serve.toml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_the_file_of_the_guide_is_read_and_shows_the_default_limits(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "serve.md").read_text("utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    found = load_settings(_file(tmp_path, text.replace("sha256:...", hash_key(KEY))))
+    assert found.limits == Limits()
+    assert set(re.findall(r"^(\w+) =", text, re.MULTILINE)) >= Limits.model_fields.keys()
+    assert [ranker.name for ranker in found.rankers] == ["default", "quick"]
 
 
 def test_a_file_is_read_and_its_files_are_found_beside_it(tmp_path: Path) -> None:
@@ -75,10 +85,10 @@ def test_without_rankers_there_is_one_for_every_name(tmp_path: Path) -> None:
     [
         ("[server", "not TOML"),
         ("[sever]\nport = 1", "there is no key 'sever'"),
-        ("[server]\nport = 'high'", "port='high'"),
-        ("[limits]\nrankings = 0", "rankings=0"),
-        ("[limits]\nrankings = true", "rankings=True"),
-        ("[limits]\ndeadline = -1", "deadline=-1"),
+        ("[server]\nport = 'high'", "port must be a whole number, not 'high'"),
+        ("[limits]\nrankings = 0", "rankings must be at least 1"),
+        ("[limits]\nrankings = true", "rankings must be a whole number"),
+        ("[limits]\ndeadline = -1", "deadline must be above 0"),
         ("[keys]\na = 'sha256:00'", "no hash of a key"),
         ("[keys]\na = 3", "no hash of a key"),
         ("[rankers.a]\nranker = 'best'", "there is no ranker 'best'"),
@@ -86,9 +96,11 @@ def test_without_rankers_there_is_one_for_every_name(tmp_path: Path) -> None:
         ("[rankers.a]\napi_key = 'x'", "OPENAI_API_KEY"),
         ("[rankers.a]\nper_request = ['model']", "'model' is no option"),
         ("[rankers.a]\nper_request = ['prompts']", "operator's to choose"),
-        ("[rankers.a]\nnames = 'x'", "[rankers.a]: names='x'"),
+        ("[rankers.a]\nnames = 'x'", "[rankers.a]: names must be a list"),
         ("[rankers.a.options]\nmax_cost = 1.0", "'options'"),
-        ("[rankers.a]\nunscored = 'zero'", "unscored='zero'"),
+        ("[rankers.a]\nfail_open = 1.5", "fail_open must be at most 1, not 1.5"),
+        ("[rankers.a]\nfail_open = 1\nunscored = 'null'", "leave out one"),
+        ("[rankers.a]\nunscored = 'zero'", "unscored must be 'falling'"),
         ("[rankers.'a b']", "a name has"),
         ("[rankers.a]\n[rankers.b]\nnames = ['a']", "two rankers"),
     ],

@@ -17,13 +17,23 @@ Numbers = list[float | None]
 
 
 def one(
-    chat: ScriptedChat, ranker: str = "rankgpt", *, unscored: Any = "falling", **options: Any
+    chat: ScriptedChat,
+    ranker: str = "rankgpt",
+    *,
+    unscored: Any = "falling",
+    fail_open: float | None = None,
+    **options: Any,
 ) -> Settings:
     chosen = {"model": chat, "ledger": None, **options}
     return Settings(
         rankers=(
             RankerSettings(
-                name="r", ranker=ranker, options=chosen, names=("*",), unscored=unscored
+                name="r",
+                ranker=ranker,
+                options=chosen,
+                names=("*",),
+                unscored=unscored,
+                fail_open=fail_open,
             ),
         )
     )
@@ -57,10 +67,11 @@ async def never(_: ChatRequest) -> str:
 
 SMALL = [0.01, 0.02 / 3, 0.01 / 3]  # 0.01 * 3/3, 2/3, 1/3
 BY_RANK: Numbers = [1, 2 / 3, 1 / 3]
-FAILED = "the model failed: the order is the one that was given"
+FAILED = "the model failed: input order kept"
 LATE = "partial: the deadline came before all scores"
-KEPT = {"on_failure": "keep_order"}
-MADE_UP = "no document was scored: scores fall from 0.01 in the order as given"
+KEPT: dict[str, Any] = {"on_failure": "keep_order"}
+MADE_UP = "no document was scored: scores fall from 0.01 in input order"
+OPEN = MADE_UP.replace("0.01", "0.9")
 ORDER = "the ranker gives an order, no relevance: scores are by rank, 1 for the first"
 ONE = "1 document was not scored: the lowest score is used"
 TWO = "2 documents were not scored: the lowest score is used"
@@ -83,6 +94,10 @@ SECOND = comparing(lambda _: "[2] > [1]")[0]
         (
             one(model(down), "mcranker", unscored="null", **KEPT),
             *(9, "012", [None] * 3, "input_order", 3, [FAILED, "no document was scored: null"]),
+        ),
+        (
+            one(model(down), "mcranker", fail_open=0.9),  # 0.9 * 3/3, 2/3, 1/3
+            *(9, "012", [0.9, 0.6, 0.3], "input_order", 3, [FAILED, OPEN]),
         ),
         (one(ScriptedChat(never), "mcranker"), 0.05, "012", SMALL, "input_order", 3, [MADE_UP]),
         (one(ScriptedChat(never)), 0.05, "012", SMALL, "input_order", 3, [MADE_UP]),
@@ -167,6 +182,7 @@ async def test_a_weak_judge_is_named() -> None:
     for meta in (answer.json()["meta"], own.json()["meta"]):
         assert meta["judged_by"] == ["local:minilm"]
         assert meta["warnings"] == [
-            "Judged by local:minilm, an encoder: compares meaning, does not reason"
+            "Judged by local:minilm, an encoder: compares meaning, does not reason. It does not "
+            "read criteria; with a model that reasons they decide"
         ]
     assert "does not reason" in answer.headers["x-notes"]

@@ -192,12 +192,12 @@ FIRST = FOUR[0]["scores"]
         (changed({"first_stage_rank": 9}), "the hits' first_stage_rank must be 1 to 4"),
         (changed({"scores": {**FIRST, "Stranger": 4}}), "the hit of rank 1 must have one score a"),
         (changed(personas=["Parent", "Parent", "Editor"]), "two score columns have the same name"),
-        (changed({"score": math.nan}), "hits.0.score: Input should be a finite number"),
-        (changed({"scores": {**FIRST, "Parent": "4"}}), "hits.0.scores.Parent: Input should be a"),
+        (changed({"score": math.nan}), "hits.0.score must be a finite number"),
+        (changed({"scores": {**FIRST, "Parent": "4"}}), "hits.0.scores.Parent must be a"),
         (changed(team={"members": []}), "team.members"),
         (changed(config={"depth": 2**70}), "depth: holds what JSON and sums cannot hold"),
-        (changed(comparisons={"asked": "4"}), "comparisons.asked: Input should be a valid integer"),
-        (changed(windows={"odd": -1}), "windows.odd: Input should be greater than or equal to 0"),
+        (changed(comparisons={"asked": "4"}), "comparisons.asked must be a whole number"),
+        (changed(windows={"odd": -1}), "windows.odd must be at least 0"),
     ],
 )
 def test_what_is_no_ranking_is_refused(data: dict[str, Any], message: str) -> None:

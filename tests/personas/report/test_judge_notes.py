@@ -13,7 +13,10 @@ from personas.report import render_inspection
 from personas.report.comparison import render_comparison
 from tests.support.inspection_report import Page
 
-NOTE = "Judged by local:minilm, an encoder: compares meaning, does not reason."
+NOTE = (
+    "Judged by local:minilm, an encoder: compares meaning, does not reason. "
+    "It does not read criteria; with a model that reasons they decide."
+)
 
 
 def ranked(**capabilities: Any) -> Ranking:

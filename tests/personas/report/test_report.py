@@ -102,7 +102,7 @@ def edited(change: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("change", ["", "criterion", "weights", "description"])
 def test_the_page_says_what_a_person_edited(change: str) -> None:
-    assert seen(edited(change)).text.count("Edited by a person") == bool(change)
+    assert seen(edited(change)).text.count("Edited by hand") == bool(change)
 
 
 def test_a_missing_score_is_marked_and_explained() -> None:

@@ -74,7 +74,7 @@ def test_a_locked_team_and_what_a_person_wrote() -> None:
     team = {"members": [human, bare, member("Virologist")], "name": "Masks", "locked": True}
     found = lines(page(stored([], team=team), 60))
     assert "team Masks, locked: used as it was" in found
-    assert "A Nurse, added by a person: Why Nurse." in found
+    assert "A Nurse, added by hand: Why Nurse." in found
     assert "judges without written criteria" in found
 
 

@@ -69,13 +69,15 @@ def of_scores(finals: list[float | None], **more: Any) -> dict[str, Any]:
         (
             {"weak_judge": "encoder", "models": {"scoring": "local:tiny\u202e"}},
             "warn",
-            "Judged by local:tiny\\u202e, an encoder: compares meaning, does not reason. Treat its "
+            "Judged by local:tiny\\u202e, an encoder: compares meaning, does not reason. "
+            "It does not read criteria; with a model that reasons they decide. Treat its "
             "order as approximate.",
         ),
         (
             {"weak_judge": "encoder", "models": {}},
             "warn",
-            "Judged by an encoder: compares meaning, does not reason. Treat its order as "
+            "Judged by an encoder: compares meaning, does not reason. "
+            "It does not read criteria; with a model that reasons they decide. Treat its order as "
             "approximate.",
         ),
         (

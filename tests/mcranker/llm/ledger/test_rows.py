@@ -153,6 +153,7 @@ def test_whatever_makes_a_typed_question_takes_part() -> None:
         dataclasses.replace(plain, judge=Judge("Nurse")),
         dataclasses.replace(plain, judge=Judge("Nurse", "kind")),
         dataclasses.replace(plain, judge=Judge("Nurse", instruction="Safe ones.")),
+        dataclasses.replace(plain, judge=Judge("Nurse", criteria=1)),
     ]
     states = [
         STATE,

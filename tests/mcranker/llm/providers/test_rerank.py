@@ -163,6 +163,7 @@ def question(**fields: Any) -> ChatRequest:
         (question(passage=""), "cannot answer the question 'q'"),
         (question(kind="choice", options=(Option("a"), Option("b"))), "cannot answer"),
         (question(judge=Judge("Nurse")), "by no persona's view"),
+        (question(judge=Judge("", criteria=2)), "by no persona's view"),
     ],
 )
 async def test_what_a_relevance_does_not_answer_is_refused(
