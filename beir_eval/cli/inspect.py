@@ -14,8 +14,10 @@ from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
 from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import RunFolderError
 from mcranker.cli.flags import Reads, Verb, flag, output_flag, refuse, refuse_page
-from mcranker.cli.output import DONE, footer, present, print_json
+from mcranker.cli.invocation import say
+from mcranker.cli.output import DONE, footer, ledger_files, present, print_json
 from mcranker.paths import is_folder
+from mcranker.replayed import replies_of
 from personas.console import numbers, print_page, table
 from personas.format import counted, optional
 from personas.io.atomic import write_whole
@@ -23,7 +25,7 @@ from personas.io.rankings import read_rankings
 from personas.io.select import Listed, choose, grades_of
 from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
-from personas.report.inspection import inspection_dict
+from personas.report.inspection import NO_REPLIES, inspection_dict
 from personas.report.screen import clipped
 from personas.report.terminal import find_hit, show_passage, show_ranking
 
@@ -34,6 +36,7 @@ def _inspect(ctx: click.Context) -> int:
     given = ctx.params
     html, passage = given["html"], given["passage"]
     refuse_page(ctx, "passage")
+    refuse(ctx, (html is None and given["ledger"] is not None, "--ledger goes with --html"))
     chosen = _chosen(given["file"], given["query"], given["qrels"])
     if isinstance(chosen, list):
         several = f"there are {len(chosen):,} queries in it; pick one with --query ID"
@@ -41,9 +44,16 @@ def _inspect(ctx: click.Context) -> int:
         queries = [asdict(row) for row in chosen]
         return present(ctx, lambda console: _show_list(console, chosen), queries=queries)
     if html is not None:
+        replies = NO_REPLIES if given["ledger"] is None else replies_of(chosen, given["ledger"])
         made = render_inspection(
-            chosen, grades=chosen.grades, other=chosen.other, footer=footer(ctx)
+            chosen,
+            grades=chosen.grades,
+            other=chosen.other,
+            replies=replies,
+            footer=footer(ctx),
         )
+        if given["ledger"] is not None and not replies:
+            say(f"{given['ledger']}: no prompt of this ranking is answered there")
         write_whole(html, made)
         return DONE
     hits = chosen.hits if passage is None else (find_hit(chosen, passage),)
@@ -97,6 +107,12 @@ command = Verb(
         count_flag("top", 20, "Passages listed in a table."),
         qrels_flag(),
         html_flag(),
+        flag(
+            "--ledger",
+            "Show each score's prompt and reply on the page, as this ledger has them.",
+            metavar="FILE|URL",
+            type=Reads(ledger_files),
+        ),
         output_flag("inspection (or queries)"),
     ],
     help="""Show why passages of a saved ranking rank where they do. No model is called.
@@ -108,6 +124,6 @@ command = Verb(
       mcranker inspect ranking.json
       mcranker inspect ranking.json --passage 3
       mcranker inspect rankings.jsonl --query q7 --qrels qrels.tsv
-      mcranker inspect rankings.jsonl --query q7 --html why.html
+      mcranker inspect rankings.jsonl --query q7 --html why.html --ledger ledger.sqlite
     """,
 )

@@ -190,15 +190,19 @@ def _made_up(ctx: click.Context, options: Given) -> Suite:
     for ranker in dict.fromkeys(options.rankers):
         takes = keys_of(ranker)
         chosen = {k: v for k, v in options.options.items() if k in takes and k not in hidden}
-        label = " ".join([ranker, *(f"{k}={_in_short(v)}" for k, v in chosen.items())])
+        name = "MCRanker" if ranker == "mcranker" else ranker
+        label = ", ".join([name, *(_in_short(k, v) for k, v in chosen.items())])
         folder_name(label)
         own = {k: v for k, v in chosen.items() if k not in shared_keys()}
         specs.append(RankerSpec(label, ranker, own, None, frozenset(own)))
     return Suite("", "", "", (), tuple(specs))
 
 
-def _in_short(value: Any) -> str:
-    return plain(",".join(map(str, value)) if isinstance(value, tuple | list) else str(value))
+def _in_short(key: str, value: Any) -> str:
+    values = [str(each) for each in (value if isinstance(value, tuple | list) else [value])]
+    if key == "team":
+        return plain(", ".join(Path(each).name for each in values))
+    return plain(f"{key.replace('_', ' ')} {','.join(values)}")
 
 
 def _plan(ctx: click.Context, suite: Suite, options: Mapping[str, Any], about: str) -> Plan:

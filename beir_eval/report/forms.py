@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the JSON."""
 _CHART = 400.0
+_WIDE = {1: 1000.0, 2: 660.0}
 # Everything that could begin markup, wherever it stands.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~#$&])")
 _LATEX = {
@@ -175,15 +176,19 @@ def escaped_latex(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in plain(text))
 
 
-def _charts(report: Report, section: Section) -> list[str]:
-    """Draw each ranker's mean with its interval, a chart a data set."""
+def _charts(report: Report, section: Section) -> list[tuple[str, str]]:
+    """Draw each ranker's mean with its interval, a chart a data set, for phones and for screens."""
     charts = []
+    widths = _CHART, _WIDE.get(len(section.columns), _CHART)
     for place, column in enumerate(section.columns):
         found = ((row.label, cell) for row in section.rows if (cell := row.cells[place]))
         points = tuple((label, cell.values) for label, cell in found)
         figure = Figure(FigureNote(kind="bars", title=column.name), (("", points),))
-        chart = render_svg(figure, measure=report.measure, width=_CHART, embedded=True)
-        charts.append(chart)
+        near, wide = (
+            render_svg(figure, measure=report.measure, width=width, embedded=True)
+            for width in widths
+        )
+        charts.append((near, wide))
     return charts
 
 

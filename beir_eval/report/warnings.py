@@ -1,4 +1,4 @@
-"""Warnings, results and notes of a report: the most severe first, then models and conditions."""
+"""Results, warnings and notes of a report: the most severe first, then models and conditions."""
 
 from __future__ import annotations
 
@@ -83,11 +83,12 @@ def paper_note(source: str) -> str:
 
 
 def warnings(report: Report) -> tuple[Notice, ...]:
-    """Return warnings and results: weak judges first, then the most severe."""
+    """Return weak judges, then results, then warnings, the most severe first."""
+    results = [each for section in report.sections for each in _comparisons(section)]
     judges = [each for section in report.sections for each in _judges(section)]
     found = [each for section in report.sections for each in _of_section(section)]
     ordered = sorted(dict.fromkeys(found), key=lambda each: ORDER.index(each.kind))
-    return tuple(dict.fromkeys((*judges, *ordered)))
+    return tuple(dict.fromkeys((*judges, *results, *ordered)))
 
 
 def flaw_notices(values: Iterable[tuple[str, Values]]) -> Iterator[Notice]:
@@ -140,7 +141,6 @@ def _of_section(section: Section) -> Iterator[Notice]:
             if unknown == note.documents:
                 said += ", which is all of them: see whether its ids are those of this collection"
             yield Notice("bad" if unknown == note.documents else "warn", f"{said}.")
-    yield from _comparisons(section)
     led = [
         f"{row.label} on {column.name} ({measure_text(cell.value)} as ranked, "
         f"{measure_text(cell.honest)} with ties in random order: "

@@ -480,6 +480,11 @@ def _whole(
         "ranker": served.name,
         "returned": ranking.ids,
         "meta": meta_of(ranking, scored, warnings),
+        "suspicions": {
+            hit.doc_id: [each.sentence for each in hit.suspicions]
+            for hit in ranking
+            if hit.suspicions
+        },
         "ranking": public_form(ranking),
     }
     return body, headers_of(name, ranking, scored.unscored, warnings)

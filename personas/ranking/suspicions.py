@@ -22,6 +22,7 @@ LONG_QUERY = 6  # words of a query that a text does not hold by chance
 SHORT_QUERY = 3  # words of a query that must occur twice; shorter ones are names and topics
 IN_A_ROW = 3  # times a keyword, or all keywords of a query, occur side by side
 OFTEN, CROWDED = 12, 0.3  # keywords, and their share of the words
+IN_TITLE, CROWDED_TITLE = 5, 0.6  # keywords of a title that repeats two, and their share
 SPLIT_WORDS = 2  # words with characters of no width within
 LOOKED_AT = 50_000  # characters of a passage, its title included
 
@@ -135,7 +136,7 @@ class SuspicionDetector:
             ("addresses the judge", _addressed(whole, low)),
             ("hidden characters", _hidden(whole)),
             ("query copied", self._copied(title, low)),
-            ("keywords", self._stuffed(low)),
+            ("keywords", self._listed(title.lower()) or self._stuffed(low)),
         )
         return tuple([Suspicion(sign, what) for sign, what in found if what])
 
@@ -149,6 +150,14 @@ class SuspicionDetector:
         if times < self._times:
             return ""
         return "once" if times == 1 else f"{times:,} times"
+
+    def _listed(self, title: str) -> str:
+        words = _WORD.findall(title)
+        keywords = [word for word in words if word in self._keywords]
+        if len(keywords) < max(IN_TITLE, CROWDED_TITLE * len(words)):
+            return ""
+        repeated = len(keywords) - len(set(keywords)) >= 2
+        return f"“{plain(title[:_EXCERPT])}”" if repeated else ""
 
     def _stuffed(self, low: str) -> str:
         counts = [low.count(word) for word in self._keywords]

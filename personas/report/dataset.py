@@ -25,16 +25,16 @@ _MOST_EVERYWHERE = 2_000
 
 
 def findings(survey: Survey) -> tuple[Notice, ...]:
-    """A weak judge first, then by severity; empty if all queries failed."""
+    """A weak judge first, then what it gained, then by severity; empty if all queries failed."""
     if survey.totals.queries == survey.totals.failed:
         return ()
     found = [
         *_what_went_wrong(survey),
-        *_effectiveness(survey),
         *(Notice("warn", plain(note)) for note in survey.notes),
         *_agreement(survey),
     ]
     found.sort(key=lambda each: ORDER.index(each.kind))
+    found[:0] = _effectiveness(survey)
     if survey.judge:
         found.insert(0, Notice("warn", f"{plain(survey.judge)} Treat its order as approximate."))
     return tuple(found)

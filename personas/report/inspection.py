@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from pydantic_core import to_jsonable_python
 
@@ -32,6 +33,9 @@ PAGE_LIMIT = 400_000
 """Characters of all passages' texts on a page; long ones are cut alike to fit."""
 TEXT_LIMIT = 20_000
 """Characters of one passage's text that are shown, at most."""
+
+Replies: TypeAlias = Mapping[tuple[str, str], Sequence[tuple[str, str]]]
+NO_REPLIES: Replies = MappingProxyType({})
 
 _OF_SCORES = (
     *("ensemble", "scoring", "scale", "labels", "missing_policy", "criteria", "recruiting"),
@@ -62,6 +66,7 @@ def render_inspection(
     *,
     grades: Mapping[str, int] | None = None,
     other: OtherRanking | None = None,
+    replies: Replies = NO_REPLIES,
     footer: ReportFooter = NO_FOOTER,
 ) -> str:
     """The inspection report of one ranked query: one HTML page that needs nothing else.
@@ -75,13 +80,15 @@ def render_inspection(
         grades: document id -> judgement for this query, above 0 for relevant; without, the
             page says nothing of judgements.
         other: another ranker's places of the passages.
+        replies: persona and document id -> prompts and replies behind the score, to be unfolded.
         footer: what the last line of the page says.
 
     Raises:
         SchemaError: `data` is something else.
     """
     record = RankingRecord.of(data).beside(grades=grades, other=other)
-    return render_page("inspection.html", **inspection_values(record, footer=footer))
+    values = inspection_values(record, footer=footer) | {"replies": replies}
+    return render_page("inspection.html", **values)
 
 
 def inspection_page(record: RankingRecord, around: PageContext) -> str:
@@ -115,6 +122,7 @@ def inspection_values(
         "in_short": _in_short(inspection),
         "ensemble": _ensemble(inspection),
         "judged": len(inspection.judged),
+        "relevant": any(hit.relevance is not None for hit in inspection.hits),
         "missing": [
             (hit.rank, name, why) for hit in inspection.hits for name, why in hit.missing.items()
         ],
@@ -122,6 +130,7 @@ def inspection_values(
         "flag": "\N{BLACK FLAG}",
         "suspicious": any(hit.suspicions for hit in inspection.hits),
         "models": _models(inspection),
+        "replies": NO_REPLIES,
         "bounds": _TIGHT if len(team) > _MANY else _BOUNDS,
         "hits": inspection.hits,
         "text_limit": fair_limit([len(hit.text) for hit in inspection.hits]),

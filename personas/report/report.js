@@ -1,6 +1,9 @@
 (() => {
   for (const tools of document.querySelectorAll(".tools, .keys-hint")) tools.hidden = false;
   document.documentElement.classList.add("js");
+  if (matchMedia("(max-width: 40rem)").matches) {
+    for (const rest of document.querySelectorAll(".rest")) rest.open = false;
+  }
 
   const table = document.getElementById("heat");
   if (!table) return;
@@ -35,6 +38,7 @@
       search.value = "";
       filter();
     }
+    if (!target.checkVisibility()) unfold();
     show(target, true);
     target.scrollIntoView();
   };
@@ -52,7 +56,21 @@
   makeSortable(sortable, [
     { body: { append: (...all) => end.before(...all) }, rows: passages },
   ]);
-  table.tHead.addEventListener("click", placeLine);
+  const order = document.getElementById("order");
+  for (const head of sortable) {
+    const name = head === sortable[0] ? "Rank" : head.textContent.replace(/relevance$/, "");
+    order.append(new Option(`Sort: ${name}`));
+  }
+  order.addEventListener("change", () => sortable[order.selectedIndex].querySelector("button").click());
+  table.tHead.addEventListener("click", () => {
+    placeLine();
+    order.selectedIndex = sortable.findIndex((head) => head.ariaSort !== "none");
+  });
+  const unfold = () => {
+    table.classList.remove("few");
+    document.getElementById("all")?.parentElement.remove();
+  };
+  document.getElementById("all")?.addEventListener("click", unfold);
 
   const search = document.getElementById("search");
   const found = document.getElementById("found");
@@ -81,6 +99,7 @@
   const filter = () => {
     const wanted = plain(search.value.trim());
     places ??= searched();
+    if (wanted) unfold();
     holdWidths(wanted !== "");
     let count = 0;
     for (const { passage, text } of places) {
@@ -123,6 +142,7 @@
     const at = shown.indexOf(document.activeElement.closest(".passage"));
     const next = shown[at < 0 ? (by > 0 ? 0 : shown.length - 1) : at + by];
     if (!next) return;
+    if (!next.checkVisibility()) unfold();
     linkOf(next).focus({ preventScroll: true });
     next.rows[0].scrollIntoView({ block: "nearest" });
   };

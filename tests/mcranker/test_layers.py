@@ -126,7 +126,7 @@ LAYERS = (
     ("estimate", "tracing"),
     ("rankers",),
     ("rag",),
-    ("comparing", "demo", "integrations", "scale"),
+    ("comparing", "demo", "integrations", "replayed", "scale"),
     ("serve", "cli", "__main__"),
 )
 """The rooms of `mcranker`, the lowest first; one imports only those below, and of its own layer."""

@@ -50,10 +50,12 @@ def ranker_of(served: ServedRanker) -> Mapping[str, Any]:
     """Return the facts of a ranker that the page shows."""
     scoring = served.ranker.models.scoring
     model = public_name(scoring.name)
-    note = judge_note(scoring.capabilities.weak_judge, model) or f"Judged by {model}."
+    weak = scoring.capabilities.weak_judge
+    note = judge_note(weak, model) or f"Judged by {model}."
     return {
         "name": served.name,
         "judge": note if served.ranker.needs_model else "",
+        "reads_criteria": not weak,
         "chooses_team": "team" in served.settings.per_request,
         "has_team": isinstance(served.ranker, PointwiseRanker),
     }

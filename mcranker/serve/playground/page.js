@@ -359,7 +359,14 @@ function drawTeam(live = null) {
 
 const changed = () => Boolean(state.edited && JSON.stringify(state.edited) !== JSON.stringify(state.team));
 
+// Criteria that are neither the team's nor the library's: a person wrote or weighted them.
+const wrote = () => {
+  const known = new Set([...state.team?.members ?? [], ...state.library].map((each) => JSON.stringify(each.rubric?.criteria)));
+  return state.edited?.members.some((each) => each.rubric && !known.has(JSON.stringify(each.rubric.criteria)));
+};
+
 function updateAgain() {
+  byId("unread").hidden = current()?.reads_criteria !== false || !wrote();
   const again = changed() && mayEdit(), empty = again && !state.edited.members.length;
   byId("team-state").textContent = empty ? "empty; add a persona" : changed() ? "changed" : "";
   byId("rank").textContent = again ? "Rank again with this team" : "Rank";
@@ -500,6 +507,8 @@ function verdict(now, before) {
   const judge = judgeOf(now.from), { hits } = now.ranking;
   const notes = (now.meta.warnings ?? []).map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`);
   const said = [[judge, notes.includes(judge) ? "warn" : "note"], ...notes.filter((note) => note !== judge).map((note) => [note, "warn"])];
+  const bait = hits.filter((hit) => now.suspicions[hit.doc_id]);
+  if (bait.length) said.push([`Possible spam or prompt injection: rank ${bait.map((hit) => hit.rank).join(", ")}.`, "warn"]);
   const measured = (order) => ndcg(order.map((hit) => hit.doc_id), now.grades)?.toFixed(3);
   if (measured(hits)) {
     const given = measured([...hits].sort((a, b) => a.first_stage_rank - b.first_stage_rank));
@@ -509,7 +518,10 @@ function verdict(now, before) {
   if (before) {
     const moved = hits.filter((hit) => place(before, hit.doc_id) !== hit.rank);
     const same = JSON.stringify(before.ranking.team) === JSON.stringify(now.ranking.team);
-    said.push(moved.length ? `${counted(moved.length, "passage")} moved since the last ranking.` : ["Nothing moved since the last ranking.", same ? "note" : "warn"]);
+    const rescored = hits.filter((hit) => find(before, hit.doc_id).score !== hit.score);
+    if (moved.length) said.push(`${counted(moved.length, "passage")} moved since the last ranking.`);
+    else if (rescored.length) said.push(`No passage moved since the last ranking; ${rescored.length} of ${counted(hits.length, "score")} changed.`);
+    else said.push(["No passage moved and no score changed since the last ranking.", same ? "note" : "warn"]);
   }
   return said;
 }
@@ -533,7 +545,7 @@ function drawRanking() {
   const before = state.done.slice(0, -1).findLast((each) => samePassages(each, now));
   const columns = columnsOf(ranking);
   const relevant = ranking.hits.some((hit) => typeof hit.relevance === "number");
-  const shown = { ...columns, relevant, score: digits(ranking.hits.map((hit) => hit.score)), moved: before ? "Moved" : "Given at" };
+  const shown = { ...columns, suspicions: now.suspicions, relevant, score: digits(ranking.hits.map((hit) => hit.score)), moved: before ? "Moved" : "Given at" };
   header(["Passage", "name"], ...columns.names.map((name) => [name, "who"]), ["Score", "final"], ...(relevant ? [["Relevance", "final"]] : []), [shown.moved]);
   byId("heat").classList.toggle("unscored", ranking.hits.every((hit) => hit.score === null));
   showVerdict(verdict(now, before));
@@ -564,13 +576,14 @@ function arrow(hit, before) {
 
 function row(hit, columns, before, grades, more) {
   const isOpen = state.open.has(hit.doc_id);
-  const grade = grades?.[hit.doc_id], [reason] = Object.values(hit.reasons ?? {});
+  const grade = grades?.[hit.doc_id], suspicions = columns.suspicions[hit.doc_id], [reason] = Object.values(hit.reasons ?? {});
   return element("tr", { "data-id": hit.doc_id, class: hit.score === null ? "unjudged" : null },
     element("th", { scope: "row", class: "name" },
       element("button", { type: "button", "aria-expanded": String(isOpen), onclick: (event) => toggle(event.currentTarget, hit.doc_id, more) },
         element("span", { class: "rank" }, String(hit.rank)),
         element("span", { class: "what" }, element("span", { class: "head", dir: "auto" }, hit.title || hit.text),
           reason || hit.title ? element("span", { class: reason ? "snippet because" : "snippet", dir: "auto" }, ...(reason ? because(reason) : [hit.text])) : null,
+          suspicions ? element("span", { class: "flag", title: suspicions.join("; ") }, "\u2691 suspicious") : null,
           grade === undefined ? null : element("span", { class: `grade${grade > 0 ? " relevant" : ""}` }, grade > 0 ? "relevant" : "not relevant")))),
     ...columns.names.map((name) => {
       const value = columns.value(hit, name);
@@ -603,6 +616,7 @@ function details(hit, columns, before) {
   return element("tr", { class: "details" }, element("td", { colspan: columns.names.length + (columns.relevant ? 4 : 3) },
     hit.title ? element("p", { dir: "auto" }, element("b", {}, hit.title)) : null,
     element("p", { dir: "auto" }, hit.text),
+    ...(columns.suspicions[hit.doc_id] ?? []).map((said) => element("p", { class: "warn", dir: "auto" }, said)),
     element("ul", {}, ...lines, ...left)));
 }
 
@@ -703,6 +717,7 @@ async function begin() {
       if (name === "drop") readFile(event.dataTransfer.files[0]);
     });
   }
+  showVerdict(["Loading the rankers and examples …"]);
   try {
     const found = await (await ask("/playground.json")).json();
     state.rankers = found.rankers;
@@ -718,7 +733,7 @@ async function begin() {
   document.querySelector(".example").hidden = !state.examples.length;
   byId("library").append(...state.library.map((each, number) => element("option", { value: number }, each.persona.name)));
   // Of all examples, the one that the embedded encoder helps about as much as the mean one.
-  if (state.examples.length) takeExample(state.examples.length - 1); else showPassages();
+  if (state.examples.length && !byId("query").value && !state.passages.length) takeExample(state.examples.length - 1); else showPassages();
   showVerdict([judgeOf(current()), "Rank to see the order, the score of each persona, and why."]);
 }
 

@@ -10,11 +10,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.cli.group import INSPECT
+from mcranker import MCRanker
 from mcranker.cli.group import VERBS, Verbs
+from mcranker.llm.recording import RECORDED
 from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.cli_support import Connected, invoke, scripted
 
-MCRANKER = Verbs("mcranker", {**VERBS, "inspect": INSPECT})
+TOOL = Verbs("mcranker", {**VERBS, "inspect": INSPECT})
 NO_RANKING = "this is no ranking as Ranking.to_dict() makes it"
 FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote"
 
@@ -30,7 +32,7 @@ def connected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
 
 
 def inspect(*args: str | Path, **more: Any) -> Result:
-    return CliRunner().invoke(MCRANKER, ["inspect", *map(str, args)], **more)
+    return CliRunner().invoke(TOOL, ["inspect", *map(str, args)], **more)
 
 
 def shown(*args: str | Path, **more: Any) -> list[str]:
@@ -203,3 +205,24 @@ def test_files_that_hold_no_ranking(content: bytes, message: str, tmp_path: Path
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     assert f"'personas report {tmp_path} --out FOLDER' makes a page" in refused(tmp_path)
+
+
+def test_prompts_and_replies_are_on_the_page(tmp_path: Path) -> None:
+    examples = Path(__file__).parents[3] / "examples"
+    saved, page = tmp_path / "ranking.json", tmp_path / "why.html"
+    docs = [json.loads(line) for line in (examples / "masks.jsonl").read_text().splitlines()]
+    place: dict[str, Any] = {
+        "model": RECORDED,
+        "ledger": examples / "masks.ledger",
+        "offline": True,
+    }
+    with MCRanker(**place) as ranker:
+        saved.write_text(ranker.rank("best masks against covid", docs).to_json())
+    assert shown(saved, "--html", page, "--ledger", examples / "masks.ledger") == []
+    # A prompt and a reply for each of 8 passages by each of 3 personas.
+    assert page.read_text().count("<summary>Prompt and reply: ") == 24
+    assert "&#34;Score&#34;: 9}" in page.read_text()
+    assert "there is no ledger" in refused(
+        saved, "--html", page, "--ledger", tmp_path / "none", code=2
+    )
+    assert "goes with --html" in refused(saved, "--ledger", tmp_path / "none", code=2)

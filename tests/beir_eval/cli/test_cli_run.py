@@ -111,7 +111,7 @@ def test_rankers_without_a_suite(model: Connected, folder: Path, tmp_path: Path)
     )
     assert result.exit_code == 0, result.stderr
     runs = find_runs([tmp_path / "here"])
-    assert [run.manifest.label for run in runs] == ["direct scale=7", "mcranker scale=7"]
+    assert [run.manifest.label for run in runs] == ["direct, scale 7", "MCRanker, scale 7"]
     assert all(run.manifest.suite is None for run in runs)
     data = runs[0].data()
     assert (data.manifest.queries, data.manifest.depth) == (2, 5)
@@ -125,8 +125,8 @@ def test_options_of_a_file(model: Connected, folder: Path, tmp_path: Path) -> No
     runs = find_runs([tmp_path / "runs"])
     # The command line goes before the file, and each ranker gets the options that it takes.
     assert [run.manifest.label for run in runs] == [
-        "direct scale=8 with_criteria=False",
-        "mcranker scale=8",
+        "direct, scale 8, with criteria False",
+        "MCRanker, scale 8",
     ]
     file.write_text('ranker = "direct"\nscael = 7\n')
     refused = invoke(*args)

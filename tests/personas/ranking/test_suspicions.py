@@ -137,6 +137,10 @@ def test_keywords_in_a_row_and_a_text_of_keywords() -> None:
     assert signs("cheap masks", f"{TEXT} masks masks, masks") == {"keywords"}
     assert signs("cheap masks", f"{TEXT} masks masks") == set()
     assert signs("cheap masks", "cheap masks cheap masks cheap masks") == {"keywords"}
+    listed = "HEART ATTACK symptoms women men symptoms heart"
+    asked = "heart attack symptoms women men"
+    assert signs(asked, TEXT, title=listed) == {"keywords"}
+    assert signs(asked, TEXT, title=listed.removesuffix(" symptoms heart")) == set()
     # 12 of 40 words are 30%; of 41 they are less.
     twelve = " bread ".join(str(number) for number in range(13))
     assert signs("bread", twelve + " x" * 15) == {"keywords"}

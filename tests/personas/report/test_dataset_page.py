@@ -276,9 +276,9 @@ def test_the_corrected_p_decides(difference: Difference, kind: str, words: str) 
     assert words in sentence
 
 
-def test_the_judge_comes_first_and_then_the_worst_news() -> None:
+def test_the_judge_comes_first_then_the_gain_and_then_the_worst_news() -> None:
     bad = replace(surveyed(BETTER, missing=3, failed=1, alpha=0.9), weak_judge="encoder")
-    assert [kind for kind, _ in verdict(bad)] == ["warn", "bad", "bad", "note", "good"]
+    assert [kind for kind, _ in verdict(bad)] == ["warn", "good", "bad", "bad", "note"]
     assert "an encoder: compares meaning, does not reason" in verdict(bad)[0][1]
     sentences = " ".join(sentence for _, sentence in verdict(bad))
     assert "1 of 4 queries was not ranked." in sentences

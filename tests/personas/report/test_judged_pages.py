@@ -93,5 +93,5 @@ def test_who_raised_and_who_sank_a_passage_is_a_sentence() -> None:
         ["01", "61", "31"],
         ["41", "41", "01"],
     ]
-    hints = [found["class"] for tag, found in page.tags if tag == "small"]
+    hints = [found["class"] for tag, found in page.tags if tag == "small" and found]
     assert hints == ["up", "down", "up", "up", "down", "down", "down"]

@@ -67,10 +67,9 @@ def test_every_link_leads_somewhere_and_every_id_is_there_once() -> None:
 def test_every_score_is_on_the_page() -> None:
     ranking = ranked()
     page = Page(render_inspection(ranking.to_dict()))
-    # A star follows a sum with an imputed score.
-    numbers = {
-        float(cell.rstrip("*")) for cell in page.cells if re.fullmatch(r"\d+(\.\d+)?\*?", cell)
-    }
+    # A star follows a sum with an imputed score, and the relevance stands below.
+    found = (re.fullmatch(r"(\d+(\.\d+)?)\*?( 0\.\d\d)?", cell) for cell in page.cells)
+    numbers = {float(each[1]) for each in found if each}
     for hit in ranking:
         assert hit.score is not None
         assert {each for each in hit.scores.values() if each is not None} <= numbers
