@@ -259,7 +259,7 @@ def test_the_budget_is_of_all_pipelines_and_judges(place: Path, model: Connected
         ('title = "A grid"', "", "toml: the key 'title' is missing; add it"),
         ('"answer.style"', '"style"', "a pipeline without a ranker takes no option 'style'"),
         ("levels = [1, 2]", "levels = [1]", "at least 2 items"),
-        ("levels = [1, 2]", "levels = [1, 0]", "documents=0"),
+        ("levels = [1, 2]", "levels = [1, 0]", "documents must be at least 1, not 0"),
         ('name = "words"', 'name = "documents"', "is there twice"),
         ('name = "words"', 'name = "two words"', "write one word"),
         ('preset = "naive"', 'preset = "nave"', "no preset and no file 'nave'"),
