@@ -1,8 +1,8 @@
 """Steering: does a criterion in a person's words raise what it asks for, and does relevance hold?
 
-The collection ``steer`` has 20 queries with 20 passages each. Of each passage two readers, large models, said how
-relevant it is, 0 to 3, and whether it has what this query's sentence asks for: people rather than
-animals, experiments rather than theory, or the other way round.
+The collection ``steer`` has 20 queries with 20 passages each. Of each passage two readers, large
+models, said how relevant it is, 0 to 3, and whether it has what this query's sentence asks for:
+people rather than animals, experiments rather than theory, or the other way round.
 """
 
 from __future__ import annotations
