@@ -111,8 +111,7 @@ class Layers:
             self.ledger = Ledger(place)
         if config.offline and (self.ledger is None or not _exists(self.ledger)):
             raise ConfigError(
-                "offline, answers come from a ledger alone, and there is none; name it: "
-                "ledger=FILE"
+                "offline, answers come from a ledger alone, and there is none; name it: ledger=FILE"
             )
         self.budget = budget or Budget(max_calls=config.max_calls, max_cost=config.max_cost)
 
