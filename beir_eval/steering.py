@@ -198,6 +198,6 @@ def _values(rankings: Sequence[Ranking], split: str) -> Values:
         lots=metrics.by_lot[MEASURE],
         open=missing_bounds(rankings, qrels, MEASURE),
         missing=sum(len(each.missing) for each in rankings),
-        asked=sum(len(hit.scores) + len(hit.missing) for each in rankings for hit in each),
+        asked=sum(len(hit.scores) for each in rankings for hit in each),
         scale=(0.0, 1.0),
     )

@@ -34,4 +34,5 @@ class Recorded:
 
 
 if __name__ == "__main__":
+    Path(sys.argv[2]).unlink(missing_ok=True)  # one model's answers alone
     asyncio.run(rankings(Recorded(connect(sys.argv[1])), Path(sys.argv[2])))

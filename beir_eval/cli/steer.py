@@ -6,21 +6,19 @@ from functools import partial
 
 import click
 from rich.console import Console
-from rich.text import Text
 
-from beir_eval.cli.flags import html_flag
+from beir_eval.cli.flags import html_flag, print_lines
 from beir_eval.data.load import load
 from beir_eval.steering import COLLECTION, GOALS, flaws, render, steer, ways, wishes, work
 from mcranker import DirectRanker, Ranking
 from mcranker.cli.flags import Verb, dry_run_flag, output_flag, refuse_page
-from mcranker.cli.invocation import run_loop
+from mcranker.cli.invocation import run_loop, say
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import DONE, MISSING_SCORES, Failure, footer, present, saying_where
 from mcranker.cli.progress import Tracker, check_local_models, fetch_models, showing
 from mcranker.cli.results import show_estimates
 from personas.console import numbers, table
 from personas.io.atomic import write_whole
-from personas.sanitize import plain
 
 _FIXED = ("ranker", "team", "team_size", "instruction", "criteria", "depth", "top_n")
 
@@ -53,14 +51,15 @@ def _steer(ctx: click.Context) -> int:
     code = MISSING_SCORES if missing else DONE
     if given["html"] is not None:
         write_whole(given["html"], render(found, judge, footer=footer(ctx)))
+        for line in [*flaws(found), f"wrote {given['html']}"]:
+            say(line)
         return code
 
     def show(console: Console) -> None:
         columns = [f"{name}{end}" for name in GOALS for end in ("", " ±", " p")]
         cells = ((row.label, *row.cells()) for row in found)
         console.print(table(["nDCG@10", *numbers(*columns)], cells))
-        for line in flaws(found):
-            console.print(Text(plain(line)), style="yellow", soft_wrap=True)
+        print_lines(console, flaws(found), style="yellow")
 
     errors = [Failure("MissingScores", f"{missing} scores are missing").entry] if missing else []
     record = {"judge": judge, "rows": [row.record() for row in found], "flaws": flaws(found)}

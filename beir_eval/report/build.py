@@ -93,7 +93,7 @@ def build_report(
     judges = {
         judge for run in runs if run.manifest.answers for judge in run.manifest.answers.judges
     }
-    if not rankers and measure is not None and measure.lower() not in judges:
+    if judges and not rankers and measure is not None and measure.lower() not in judges:
         raise SettingError(f"measure={measure!r} is no judge of these answers: {sorted(judges)}")
     rows = {row.label for each in sections for row in each.rows if row.not_run is None}
     # Of rankers the label in the folder is known as well, whatever their rows are called.

@@ -232,7 +232,7 @@ def worker_flag() -> click.Parameter:
     """``--worker``."""
     return flag(
         "--worker",
-        "Take unclaimed queries only, of workers over one ledger; write no results. "
+        "Rank only queries that no other worker over this ledger has taken; write no results. "
         "max_calls and max_cost hold for all workers together over PostgreSQL, and for each over a "
         "file.",
         is_flag=True,

@@ -42,7 +42,7 @@ def _serve(ctx: click.Context) -> int:
         ctx,
         *(
             (
-                by_mcp and given[name] not in (None, False),
+                by_mcp and given[name] is not None and given[name] is not False,
                 f"--{name.replace('_', '-')} does not go with --mcp",
             )
             for name in ("allow_no_keys", "check", "new_key", "unscored", "fail_open")

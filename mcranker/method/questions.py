@@ -100,7 +100,8 @@ class QuestionSheet:
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
         """The task, for models that are asked typed questions."""
-        return self._task("two levels")
+        count = 2 * (len(self._levels) - 1) // 5 or 1
+        return self._task(f"{count} {'level' if count == 1 else 'levels'}")
 
     @property
     def _flags(self) -> dict[str, str]:

@@ -228,7 +228,8 @@ def read_pack(
 def _unwrapped(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The object whose keys are numbers, where it is all that another one holds."""
     inner = [each for each in record.values() if isinstance(each, Mapping)]
-    return inner[0] if len(record) == len(inner) == 1 and not any(map(_number, record)) else record
+    wraps = len(record) == len(inner) == 1 and all(_number(key) is None for key in record)
+    return inner[0] if wraps else record
 
 
 def _pack_scores(
@@ -245,7 +246,8 @@ def _pack_scores(
         folded = {fold(key): each for key, each in value.items()}
         named = [folded.get(fold(name)) for name in names]
         complete = len(folded) == len(value) == width and None not in named
-        value = named if complete else by_number(value, width)
+        numbered = [*value.values()] if len(value) == width == 1 else by_number(value, width)
+        value = named if complete else numbered or value
     listed = value if isinstance(value, list) else [value]
     if value is CUT or len(listed) != width:
         return (f"odd answer: it is not {width} {'integers' if width > 1 else 'integer'}",) * width

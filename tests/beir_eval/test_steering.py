@@ -78,6 +78,21 @@ def test_what_is_wanted_rises_with_its_weight_and_relevance_holds() -> None:
     assert [row.against[1] is None for row in rows.values()] == [True, *[False] * 5]
 
 
+def test_a_score_that_did_not_come_is_counted_once() -> None:
+    good, lost = simulated(0.0), next(iter(load(COLLECTION).corpus.values())).title
+
+    async def answer(request: ChatRequest) -> str:
+        scores = json.loads((await good.complete(request)).text)
+        titles = [each.partition("\n")[0] for each in _PASSAGE.findall(request.messages[0].content)]
+        return json.dumps({n: 99 if titles[int(n) - 1] == lost else x for n, x in scores.items()})
+
+    options = {"model": ScriptedChat(answer), "ledger": None, "passages_per_call": 10}
+    plain = asyncio.run(steer(options))[0].relevance
+    assert plain.asked == 400
+    assert plain.missing == 1
+    assert any("missing" in flaw.said for flaw in plain.flaws())
+
+
 def test_the_collection_is_judged_in_full_and_each_wish_can_be_met() -> None:
     relevance, wanted = load(COLLECTION), load(COLLECTION, split="wanted")
     assert [len(wish.queries) for wish in wishes()] == [5, 5, 5, 5]

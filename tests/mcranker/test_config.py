@@ -64,7 +64,7 @@ OUT_OF_RANGE = [
     ("options", "message"),
     [
         ({"team_size": 0}, "team_size must be at least 1, not 0"),
-        *(({name: value}, f", not {value}") for name, value in OUT_OF_RANGE),
+        *(({name: value}, f"{name} must be ") for name, value in OUT_OF_RANGE),
         ({"scale": "ten"}, "scale must be a whole number, not 'ten'"),
         (
             {"missing_policy": "constant", "missing_constant": 11},

@@ -210,6 +210,7 @@ def test_criterion_scores_that_are_refused(reply: str) -> None:
         'Here it is:\n```json\n{"Passage 1": [7, 5], "Passage 2": [3, 4],}\n```',
         '{"Scores": {"[1]": ["7", 5], "[2]": [3, 4.0]}}',
         '{"1": {"Judge 1": 7, "Judge 2": 5}, "2": {"Judge 2": 4, "Judge 1": 3}}',
+        '{"0": {"Judge 1": 7, "Judge 2": 5}, "1": {"Judge 1": 3, "Judge 2": 4}}',
     ],
 )
 def test_scores_of_several_passages_belong_to_the_numbers_they_are_under(reply: str) -> None:
